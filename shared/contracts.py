@@ -100,7 +100,7 @@ class Principal(Contract):
     region: str | None = None
 
     def may_read(self, passage: Passage) -> bool:
-        """Whether tenant, roles and region admit this passage. The search filter says the same; this is the re-check."""
+        """Whether tenant, roles and region admit this passage: the same rule as the search filter, checked again."""
         return (
             passage.tenant == self.tenant
             and not {PUBLIC_ROLE, *self.roles}.isdisjoint(passage.acl)

@@ -111,7 +111,7 @@ class LlmSettings(BaseSettings):
 
 
 class JudgeSettings(BaseSettings):
-    """The OpenAI-compatible judge. What is unset is taken from `CAIRN_LLM_*`; without either the embedded judge grades."""
+    """The OpenAI-compatible judge. What is unset is taken from `CAIRN_LLM_*`; without either, the embedded judge."""
 
     model_config = group("CAIRN_JUDGE_")
 
