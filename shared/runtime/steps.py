@@ -1,0 +1,271 @@
+"""Every change that touches several keys, as one named Lua step (`lua/`), atomic and fenced.
+
+`Steps` is typed access to them. Calls made while one is on the wire are sent together in one pipeline, which is what
+keeps the cost of a hop near that of bare redis-py (bench/bus.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any, Literal, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import NoScriptError, RedisError
+
+from shared.runtime.keys import Keys
+from shared.settings import RuntimeSettings
+
+Fate = Literal["done", "fenced", "unknown", "ended", "superseded", "duplicate", "taken", "moved"]
+"""What a step answers: `done`, or why it changed nothing (each step's Lua says which it can answer)."""
+
+Argument = str | bytes | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A delivery taken over from a silent worker. `deliveries` counts this one."""
+
+    entry_id: str
+    fields: dict[bytes, bytes]
+    deliveries: int
+
+
+class Script:
+    """The source of one step, with the common prelude in front, and its digest for EVALSHA."""
+
+    def __init__(self, name: str) -> None:
+        folder = resources.files("shared.runtime") / "lua"
+        prelude, body = ((folder / f"{part}.lua").read_text("utf-8") for part in ("_common", name))
+        self.source = f"{prelude}\n{body}"
+        self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
+
+
+SCRIPTS = {
+    name: Script(name)
+    for name in (
+        "admit",
+        "advance",
+        "finish",
+        "reject",
+        "end",
+        "settle",
+        "bury",
+        "claim",
+        "renew",
+        "hand_back",
+        "forget",
+    )
+}
+
+
+@dataclass(slots=True)
+class _Call:
+    script: Script
+    keys: Sequence[str]
+    arguments: Sequence[Argument]
+    reply: asyncio.Future[Any]
+
+
+class Steps:
+    """The steps on one Redis connection pool. Raises redis-py's errors; the runtime alone handles those."""
+
+    def __init__(self, redis: Redis, keys: Keys, settings: RuntimeSettings) -> None:
+        self.redis = redis
+        self.keys = keys
+        self.settings = settings
+        self._waiting: list[_Call] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def admit(
+        self,
+        entry_id: str,
+        *,
+        job_id: str,
+        tenant: str,
+        submitted_at: float,
+        deadline: float,
+        inbox: str,
+        command: str,
+        event: str,
+    ) -> Fate:
+        """A question becomes a job whose first command waits in `inbox`."""
+        keys = self.keys
+        ttl_s = int(self.settings.job_ttl_s + max(0.0, deadline - submitted_at))
+        return await self._fate(
+            "admit",
+            (keys.inbox("gateway"), keys.job(job_id), keys.events(job_id), keys.deadlines, keys.inbox(inbox)),
+            ("gateway", entry_id, job_id, tenant, submitted_at, deadline, inbox, command, event, ttl_s),
+        )
+
+    async def advance(
+        self, inbox: str, group: str, entry_id: str, *, job_id: str, next_inbox: str, command: str, event: str
+    ) -> Fate:
+        """The job moves from this delivery to `command` in `next_inbox`."""
+        keys = self.keys
+        return await self._fate(
+            "advance",
+            (keys.inbox(inbox), keys.job(job_id), keys.events(job_id), keys.inbox(next_inbox)),
+            (group, entry_id, next_inbox, command, event, self._ttl_s),
+        )
+
+    async def finish(
+        self, inbox: str, group: str, entry_id: str, *, job_id: str, status: str, outcome: str, dead_letter: str = ""
+    ) -> Fate:
+        """This delivery ends its job."""
+        keys = self.keys
+        return await self._fate(
+            "finish",
+            (
+                keys.inbox(inbox),
+                keys.job(job_id),
+                keys.events(job_id),
+                keys.deadlines,
+                keys.results,
+                keys.dead,
+            ),
+            (
+                group,
+                entry_id,
+                job_id,
+                status,
+                outcome,
+                dead_letter,
+                self._ttl_s,
+                self.settings.results_max_len,
+                self.settings.dead_max_len,
+            ),
+        )
+
+    async def reject(self, entry_id: str, *, job_id: str, tenant: str, outcome: str) -> Fate:
+        """A question that can't become a job gets its `failed` outcome."""
+        keys = self.keys
+        return await self._fate(
+            "reject",
+            (keys.inbox("gateway"), keys.job(job_id), keys.events(job_id), keys.deadlines, keys.results),
+            ("gateway", entry_id, job_id, tenant, outcome, self._ttl_s, self.settings.results_max_len),
+        )
+
+    async def end(self, *, job_id: str, at: str, group: str, status: str, outcome: str) -> Fate:
+        """End a job from outside; `at` is the place ("stream id") its command was read from."""
+        stream, _, entry_id = at.partition(" ")
+        keys = self.keys
+        return await self._fate(
+            "end",
+            (keys.job(job_id), keys.events(job_id), keys.deadlines, keys.results, stream),
+            (job_id, at, group, entry_id, status, outcome, self._ttl_s, self.settings.results_max_len),
+        )
+
+    async def settle(
+        self, inbox: str, group: str, entry_id: str, *, run_id: str, event: str, dead_letter: str = ""
+    ) -> Fate:
+        """A delivery without a job is done."""
+        return await self._fate(
+            "settle",
+            (self.keys.inbox(inbox), self.keys.events(run_id), self.keys.dead),
+            (group, entry_id, event, dead_letter, self._ttl_s, self.settings.dead_max_len),
+        )
+
+    async def bury(self, inbox: str, group: str, entry_id: str, *, dead_letter: str) -> Fate:
+        """A delivery of no living job becomes a dead letter."""
+        return await self._fate(
+            "bury",
+            (self.keys.inbox(inbox), self.keys.dead),
+            (group, entry_id, dead_letter, self.settings.dead_max_len),
+        )
+
+    async def claim(
+        self, inbox: str, group: str, consumer: str, *, cursor: str, count: int
+    ) -> tuple[str, list[Claimed]]:
+        """Up to `count` deliveries idle for longer than the claim time, and the cursor to go on from."""
+        arguments = (group, consumer, int(self.settings.claim_after_s * 1000), cursor, count)
+        next_cursor, entries = await self._call("claim", (self.keys.inbox(inbox),), arguments)
+        return next_cursor.decode(), [
+            Claimed(entry_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True)), int(deliveries))
+            for entry_id, fields, deliveries in entries
+        ]
+
+    async def renew(self, inbox: str, group: str, consumer: str, entry_ids: Sequence[str]) -> list[str]:
+        """Heartbeat for `entry_ids`; answers those that this consumer owns no more."""
+        lost = await self._call("renew", (self.keys.inbox(inbox),), (group, consumer, *entry_ids))
+        return [entry_id.decode() for entry_id in lost]
+
+    async def hand_back(
+        self, inbox: str, group: str, consumer: str, entry_id: str, *, after_s: float = 0.0, counted: bool = True
+    ) -> bool:
+        """Give a delivery up so that any worker takes it after `after_s` (at most the claim time)."""
+        arguments: tuple[Argument, ...] = (
+            group,
+            consumer,
+            entry_id,
+            # One more than the claim time: XAUTOCLAIM takes what is idle for at least that long, to the millisecond.
+            int(self.settings.claim_after_s * 1000) + 1,
+            int(after_s * 1000),
+            "0" if counted else "1",
+        )
+        return bool(await self._call("hand_back", (self.keys.inbox(inbox),), arguments))
+
+    async def forget(self, inbox: str, group: str) -> list[str]:
+        """Remove consumers that hold nothing and have been silent for `consumer_idle_s`; answers their names."""
+        arguments = (group, int(self.settings.consumer_idle_s * 1000))
+        removed = await self._call("forget", (self.keys.inbox(inbox),), arguments)
+        return [name.decode() for name in removed]
+
+    @property
+    def _ttl_s(self) -> int:
+        return int(self.settings.job_ttl_s)
+
+    async def _fate(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Fate:
+        return cast(Fate, (await self._call(name, keys, arguments)).decode())
+
+    async def _call(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        call = _Call(SCRIPTS[name], keys, arguments, asyncio.get_running_loop().create_future())
+        self._waiting.append(call)
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send_waiting())
+        return await call.reply
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                replies = await self._send(batch)
+            except (RedisError, OSError) as error:
+                replies = [error] * len(batch)
+            except asyncio.CancelledError:
+                for call in batch:
+                    call.reply.cancel()
+                raise
+            for call, reply in zip(batch, replies, strict=True):
+                if call.reply.done():  # its caller was cancelled
+                    continue
+                if isinstance(reply, BaseException):
+                    call.reply.set_exception(reply)
+                else:
+                    call.reply.set_result(reply)
+
+    async def _send(self, batch: list[_Call]) -> list[Any]:
+        async with self.redis.pipeline(transaction=False) as pipeline:
+            for call in batch:
+                pipeline.evalsha(call.script.sha, len(call.keys), *call.keys, *call.arguments)
+            replies = await pipeline.execute(raise_on_error=False)
+        missing = {call.script.sha: call.script for call, reply in _pairs(batch, replies) if _unknown(reply)}
+        if not missing:
+            return replies
+        # A restarted server, or SCRIPT FLUSH. A refused call changed nothing, so it goes out again as it was.
+        for script in missing.values():
+            await self.redis.script_load(script.source)
+        again = [call for call, reply in _pairs(batch, replies) if _unknown(reply)]
+        answers = iter(await self._send(again))
+        return [next(answers) if _unknown(reply) else reply for reply in replies]
+
+
+def _pairs(batch: list[_Call], replies: list[Any]) -> zip[tuple[_Call, Any]]:
+    return zip(batch, replies, strict=True)
+
+
+def _unknown(reply: object) -> bool:
+    return isinstance(reply, NoScriptError)

@@ -1,0 +1,207 @@
+"""A service as a FastStream application: its subscribers, its chores, metrics and health, and a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import structlog
+from faststream import FastStream
+from faststream.__about__ import __version__
+from faststream._internal.broker.registrator import Registrator
+from faststream.redis import RedisBroker
+from faststream.specification import AsyncAPI
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from shared.runtime.embedded_redis import redis_url
+from shared.runtime.handling import Handling, HandlingMiddleware
+from shared.runtime.health import Pulse, serve_metrics
+from shared.runtime.keys import Keys
+from shared.runtime.logs import logger, set_up_logs
+from shared.runtime.metrics import STREAM_PENDING, STREAM_WAITING
+from shared.runtime.stage import Inbox, Stage
+from shared.runtime.steps import Steps
+from shared.runtime.subscriber import StageSubscriber, decode_entry, parse_entry
+from shared.settings import HomeSettings, ObserveSettings, RedisSettings, RuntimeSettings
+
+_log = logger("cairn")
+
+OpenStage = Callable[[], AbstractAsyncContextManager[Stage]]
+
+SUPPORTED_FASTSTREAM = "0.7."
+GAUGES_EVERY_S = 2.0
+JANITOR_EVERY_S = 30.0
+
+
+class Worker:
+    """One process of one stage."""
+
+    def __init__(
+        self, stage: Stage, url: str, keys: Keys, settings: RuntimeSettings, consumer: str | None = None
+    ) -> None:
+        if not __version__.startswith(SUPPORTED_FASTSTREAM):
+            raise RuntimeError(
+                f"shared/runtime/subscriber.py is written against FastStream {SUPPORTED_FASTSTREAM}x, "
+                f"found {__version__}"
+            )
+        self.stage = stage
+        self.settings = settings
+        self.consumer = consumer or consumer_name(stage.name)
+        # No type conversion by FastStream (messages arrive typed) and no access log (one canonical line is ours).
+        self.broker = RedisBroker(
+            url,
+            apply_types=False,
+            logger=None,  # type: ignore[arg-type]
+            graceful_timeout=None,
+            middlewares=(HandlingMiddleware,),  # type: ignore[arg-type]
+            socket_keepalive=True,
+        )
+        self.redis = Redis.from_url(url, socket_keepalive=True, health_check_interval=10)
+        self.steps = Steps(self.redis, keys, settings)
+        self.subscribers = [self._subscribe(inbox) for inbox in stage.inboxes]
+        self.pulse = Pulse(
+            lambda: max((time.monotonic() - each.last_read_at for each in self.subscribers), default=0.0),
+            busy=lambda: all(len(each.in_hand) >= each.max_workers for each in self.subscribers),
+        )
+        self.app = FastStream(
+            self.broker,
+            logger=None,
+            specification=AsyncAPI(title=f"Cairn {stage.name}", version="1", schema_version="3.0.0"),
+            lifespan=self._beside,
+        )
+        self._broken: BaseException | None = None
+
+    async def run(self) -> int:
+        """Serve until SIGTERM or SIGINT. Answers the exit code: 0 after a clean stop, 1 after a bug."""
+        await wait_for_redis(self.redis)
+        try:
+            await self.app.run()
+        finally:
+            await self.redis.aclose()
+        return 0 if self._broken is None else 1
+
+    def _subscribe(self, inbox: Inbox) -> StageSubscriber:
+        handling = Handling(inbox, self.steps, self.settings, self.consumer)
+        subscriber = StageSubscriber(self.broker, handling, self.steps, self.settings)
+        Registrator.subscriber(self.broker, subscriber)
+        subscriber.add_call(parser_=parse_entry, decoder_=decode_entry, dependencies_=())
+
+        async def call(message: object) -> object:
+            return await inbox.handler(message)
+
+        # The name and types of the real handler, for AsyncAPI; the function FastStream calls stays this one.
+        call.__name__ = call.__qualname__ = inbox.signature.accepts.__name__
+        call.__annotations__ = {"message": inbox.signature.accepts}
+        call.__doc__ = inbox.signature.accepts.__doc__
+        subscriber(call)
+        for emitted in inbox.signature.emits:
+            if (target := getattr(emitted, "inbox", None)) is not None:
+                self.broker.publisher(stream=self.steps.keys.inbox(target), schema=emitted, title=emitted.__name__)
+        return subscriber
+
+    @asynccontextmanager
+    async def _beside(self) -> AsyncIterator[None]:
+        """Everything that runs beside the subscribers; if any of it breaks, the worker ends with exit code 1."""
+        chores = [self._watch(), self._gauges(), self._janitor(), *(chore(self.steps) for chore in self.stage.chores)]
+        tasks = [asyncio.ensure_future(chore) for chore in chores]
+        for task in tasks:
+            task.add_done_callback(self._chore_ended)
+        _log.info("started", consumer=self.consumer, inboxes=[inbox.name for inbox in self.stage.inboxes])
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            _log.info("stopped", consumer=self.consumer)
+
+    def _chore_ended(self, task: asyncio.Future[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._break(error)
+
+    def _break(self, error: BaseException) -> None:
+        _log.error("the worker is broken and ends", exc_info=error)
+        self._broken = error
+        self.app.exit()
+
+    async def _watch(self) -> None:
+        while True:
+            self.pulse.beat()
+            for subscriber in self.subscribers:
+                if subscriber.failure is not None:
+                    self._break(subscriber.failure)
+                    return
+            await asyncio.sleep(0.5)
+
+    async def _gauges(self) -> None:
+        while True:
+            for subscriber in self.subscribers:
+                try:
+                    length = await self.redis.xlen(subscriber.stream)
+                    pending = (await self.redis.xpending(subscriber.stream, subscriber.group))["pending"]
+                except (RedisError, OSError):
+                    continue  # the readers report that Redis is away
+                # XINFO's lag turns null when finished entries are deleted; length minus pending is exact.
+                STREAM_WAITING.labels(subscriber.handling.inbox.name).set(max(0, length - pending))
+                STREAM_PENDING.labels(subscriber.handling.inbox.name).set(pending)
+            await asyncio.sleep(GAUGES_EVERY_S)
+
+    async def _janitor(self) -> None:
+        while True:
+            await asyncio.sleep(JANITOR_EVERY_S)
+            for subscriber in self.subscribers:
+                try:
+                    gone = await self.steps.forget(subscriber.handling.inbox.name, subscriber.group)
+                except (RedisError, OSError) as away:
+                    _log.warning("can't look for dead consumers", error=str(away))
+                    continue
+                if gone:
+                    _log.info("removed dead consumers", stream=subscriber.stream, consumers=gone)
+
+
+def consumer_name(stage: str) -> str:
+    """Unique for every process, so that replicas and restarts never share a pending list."""
+    return f"{stage}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+async def wait_for_redis(redis: Redis) -> None:
+    """Until it answers: a worker that starts before Redis waits instead of dying."""
+    pause_s = 0.1
+    while True:
+        try:
+            await redis.ping()
+        except (RedisError, OSError) as away:
+            _log.warning("waiting for Redis", error=str(away))
+            await asyncio.sleep(pause_s)
+            pause_s = min(2.0, pause_s * 2)
+        else:
+            return
+
+
+def run_worker(open_stage: OpenStage, name: str) -> None:
+    """The `main` of a service: open its clients, serve, close them, exit with the worker's code."""
+    observe = ObserveSettings()
+    set_up_logs(observe, stage=name)
+    if sys.platform == "win32":
+        code = asyncio.run(_serve(open_stage, observe))
+    else:
+        import uvloop  # noqa: PLC0415  not on Windows
+
+        code = uvloop.run(_serve(open_stage, observe))
+    sys.exit(code)
+
+
+async def _serve(open_stage: OpenStage, observe: ObserveSettings) -> int:
+    settings, redis = RuntimeSettings(), RedisSettings()
+    async with open_stage() as stage:
+        worker = Worker(stage, redis_url(redis, HomeSettings()), Keys(redis.topic_prefix), settings)
+        structlog.contextvars.bind_contextvars(worker=worker.consumer)
+        with serve_metrics(observe, worker.pulse):
+            return await worker.run()
