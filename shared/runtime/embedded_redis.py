@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import redis as redis_sync
 from redis.exceptions import RedisError
@@ -56,7 +57,7 @@ def find_server(data_dir: Path) -> EmbeddedServer | None:
         server = EmbeddedServer(**json.loads((data_dir / "redis.json").read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
-    return server if _answers(server.url) else None
+    return server if _answering_pid(server.url) is not None else None
 
 
 def start_server(data_dir: Path) -> tuple[EmbeddedServer, bool]:
@@ -75,27 +76,19 @@ def start_server(data_dir: Path) -> tuple[EmbeddedServer, bool]:
         files.mkdir(exist_ok=True)
         port, password = _free_port(), secrets.token_urlsafe(24)
         config = (
-            f"port {port}\nbind 127.0.0.1\nrequirepass {password}\nappendonly yes\nappendfsync everysec\n"
+            f"port {port}\nbind 127.0.0.1\nrequirepass {password}\ndaemonize yes\nappendonly yes\nappendfsync everysec\n"
             f'save ""\nmaxmemory-policy noeviction\ndir "{files.resolve()}"\nlogfile "server.log"\n'
         )
-        # Through standard input: a password on the command line is everybody's to read.
-        process = subprocess.Popen(  # noqa: S603
-            [str(get_binary_path()), "-"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is for the launcher, which stops the server last
-        )
-        assert process.stdin is not None
-        process.stdin.write(config.encode())
-        process.stdin.close()
-        server = EmbeddedServer(f"redis://:{password}@127.0.0.1:{port}/0", process.pid)
+        # Through standard input: a password on the command line is everybody's to read. It daemonizes itself, so that
+        # Ctrl-C, which is for the launcher, doesn't reach it, and so that it is nobody's child.
+        subprocess.run([str(get_binary_path()), "-"], input=config.encode(), check=True, capture_output=True)  # noqa: S603
+        url = f"redis://:{password}@127.0.0.1:{port}/0"
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not _answers(server.url):
-            if process.poll() is not None or time.monotonic() > deadline:
-                process.kill()
+        while (pid := _answering_pid(url)) is None:
+            if time.monotonic() > deadline:
                 raise Misconfigured(f"the embedded Redis did not start; see {files / 'server.log'}")
             time.sleep(0.02)
+        server = EmbeddedServer(url, pid)
         _write_private(data_dir / "redis.json", json.dumps(asdict(server)))
         return server, True
 
@@ -108,19 +101,19 @@ def stop_server(data_dir: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(server.pid, signal.SIGTERM)
     deadline = time.monotonic() + START_TIMEOUT_S
-    while _answers(server.url) and time.monotonic() < deadline:
+    while _answering_pid(server.url) is not None and time.monotonic() < deadline:
         time.sleep(0.02)
     (data_dir / "redis.json").unlink(missing_ok=True)
 
 
-def _answers(url: str) -> bool:
+def _answering_pid(url: str) -> int | None:
+    """Process id of the server at `url`, or None while it doesn't answer or still loads its file."""
     client = redis_sync.Redis.from_url(url, socket_connect_timeout=1, socket_timeout=2, retry=None)
     try:
-        return bool(client.ping())
-    except redis_sync.BusyLoadingError:
-        return False
+        info: Any = client.info("server")
+        return int(info["process_id"]) if client.ping() else None
     except (RedisError, OSError):
-        return False
+        return None
     finally:
         client.close()
 

@@ -1,0 +1,40 @@
+"""Fixtures for every tier. Redis is a real server: the embedded one, or the one `CAIRN_TEST_REDIS_URL` names."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from redis.asyncio import Redis
+
+from shared.runtime.embedded_redis import start_server, stop_server
+from shared.runtime.keys import Keys
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real server for the whole session; each test has its own key prefix on it."""
+    if url := os.environ.get("CAIRN_TEST_REDIS_URL"):
+        yield url
+        return
+    home = tmp_path_factory.mktemp("redis")
+    server, _ = start_server(home)
+    yield server.url
+    stop_server(home)
+
+
+@pytest.fixture
+def keys() -> Keys:
+    return Keys(f"test-{secrets.token_hex(4)}:")
+
+
+@pytest.fixture
+async def redis(redis_url: str, keys: Keys) -> AsyncIterator[Redis]:
+    """A client; afterwards every key of the test is gone."""
+    client = Redis.from_url(redis_url)
+    yield client
+    async for key in client.scan_iter(f"{keys.prefix}*"):
+        await client.delete(key)
+    await client.aclose()
