@@ -1,0 +1,1 @@
+"""What reading a file gives: source documents made of blocks."""
