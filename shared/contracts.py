@@ -264,6 +264,14 @@ class Passage(Contract):
     """Cosine of question and passage in [-1, 1], where the search had vectors."""
 
 
+class WebPage(Contract):
+    """A page that a web search found: where it is, what it is called, and the search engine's excerpt of it."""
+
+    url: str
+    title: str
+    snippet: str
+
+
 class PassageGrade(Contract):
     """The judge's word on one passage. Without a score it is ungraded, which is never the same as irrelevant."""
 

@@ -1,0 +1,33 @@
+"""The rewriter: routes questions and writes search queries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from shared.clients.chat import open_chat
+
+from services.rewriter.handler import rewrite
+from services.rewriter.settings import RewritingPolicy
+from shared.runtime.stage import Inbox, Stage
+from shared.runtime.worker import run_worker
+from shared.settings import LlmSettings
+
+
+@asynccontextmanager
+async def open_stage() -> AsyncIterator[Stage]:
+    """The rewriter with its model, if there is one."""
+    chat = open_chat(LlmSettings())
+    try:
+        yield Stage("rewriter", [Inbox.of(rewrite, max_workers=16, chat=chat, policy=RewritingPolicy())])
+    finally:
+        if chat is not None:
+            await chat.aclose()
+
+
+def main() -> None:
+    run_worker(open_stage, "rewriter")
+
+
+if __name__ == "__main__":
+    main()
