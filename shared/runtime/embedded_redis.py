@@ -76,7 +76,8 @@ def start_server(data_dir: Path) -> tuple[EmbeddedServer, bool]:
         files.mkdir(exist_ok=True)
         port, password = _free_port(), secrets.token_urlsafe(24)
         config = (
-            f"port {port}\nbind 127.0.0.1\nrequirepass {password}\ndaemonize yes\nappendonly yes\nappendfsync everysec\n"
+            f"port {port}\nbind 127.0.0.1\nrequirepass {password}\ndaemonize yes\n"
+            "appendonly yes\nappendfsync everysec\n"
             f'save ""\nmaxmemory-policy noeviction\ndir "{files.resolve()}"\nlogfile "server.log"\n'
         )
         # Through standard input: a password on the command line is everybody's to read. It daemonizes itself, so that

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -16,6 +17,7 @@ from typing import Any, Literal, cast
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
+from shared.contracts import Command
 from shared.runtime.keys import Keys
 from shared.settings import RuntimeSettings
 
@@ -58,6 +60,7 @@ SCRIPTS = {
         "renew",
         "hand_back",
         "forget",
+        "readmit",
     )
 }
 
@@ -175,6 +178,28 @@ class Steps:
             "bury",
             (self.keys.inbox(inbox), self.keys.dead),
             (group, entry_id, dead_letter, self.settings.dead_max_len),
+        )
+
+    async def readmit(self, command: Command) -> Fate:
+        """A dead letter's command becomes a new job of its header's id, at the stage where it failed."""
+        keys, header = self.keys, command.header
+        event = json.dumps(
+            {"stage": "operator", "hop": header.hop, "next": command.inbox, "wait_s": 0.0, "work_s": 0.0}
+        )
+        return await self._fate(
+            "readmit",
+            (keys.job(header.job_id), keys.events(header.job_id), keys.deadlines, keys.inbox(command.inbox)),
+            (
+                header.job_id,
+                header.principal.tenant,
+                header.entry_id,
+                header.submitted_at,
+                header.deadline,
+                command.inbox,
+                command.model_dump_json(),
+                event,
+                self._ttl_s,
+            ),
         )
 
     async def claim(
