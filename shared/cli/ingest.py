@@ -7,12 +7,12 @@ as progress.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import time
 import uuid
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -118,12 +118,13 @@ class _Run:
             return
         metadata: dict[str, Any] = dict(source.metadata)
         placed = self._placed(metadata)
-        hashed = replace(source, metadata={**metadata, **self.options})
+        # Who may read it is part of a version: another ACL must reach the index though the text is the same.
+        version = json.dumps([source.content_hash, placed], sort_keys=True)
         document = Document(
             document_id=source.document_id,
             title=source.title,
             uri=source.uri,
-            content_hash=hashed.content_hash,
+            content_hash=hashlib.sha256(version.encode()).hexdigest(),
             language=source.language,
             owner=metadata.get("owner"),
             valid_from=metadata.get("valid_from"),
@@ -146,11 +147,10 @@ class _Run:
         name = data["document_id"]
         if data["status"] == "failed":
             self.errors[name] = data["error"]
-        elif data["status"] != "part":
+        elif data["status"] != "part" and self.outcomes.get(name) in (None, "unchanged"):
             # A document of several parts is heard of several times; that it changed is the news.
-            if self.outcomes.get(name) in (None, "unchanged"):
-                self.outcomes[name] = data["status"]
-                self.passages += data["passages"]
+            self.outcomes[name] = data["status"]
+            self.passages += data["passages"]
 
     def report(self, *, as_json: bool) -> None:
         """What became of it all."""

@@ -1,0 +1,26 @@
+"""The command line: `cairn`."""
+
+from __future__ import annotations
+
+import typer
+
+from shared.cli import dead
+from shared.cli.demo import demo
+from shared.cli.doctor import doctor
+from shared.cli.ingest import ingest
+from shared.cli.jobs import ask, cancel, result, submit, trail
+from shared.cli.run import up, worker
+
+app = typer.Typer(
+    help="Corrective RAG over Redis Streams: questions in, cited answers out.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,  # they hold questions and tokens
+)
+for each in (demo, up, worker, ingest, ask, submit, result, cancel, trail, doctor):
+    app.command()(each)
+app.add_typer(dead.app, name="dead")
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
