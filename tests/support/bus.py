@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 
 from services.gateway.decision import read_ask
 from services.gateway.handler import admit
+from services.gateway.main import create_groups
 from services.gateway.reaper import reap
 from services.gateway.tokens import TokenVerifier
 from shared.contracts import (
@@ -75,7 +76,7 @@ def gateway(settings: JwtSettings | None = None) -> Stage:
         default_collection="documents",
         budget=Budget(),
     )
-    return Stage("gateway", [inbox], chores=[reap])
+    return Stage("gateway", [inbox], chores=[create_groups, reap])
 
 
 def stage(handler: Callable[..., Any], *, max_workers: int = 8, **dependencies: Any) -> Stage:
