@@ -22,6 +22,12 @@ SPOKEN: Final = ("en", "fr", "ru")
 _STEMMERS: Final = {"en": "english", "fr": "french", "ru": "russian", "de": "german", "es": "spanish", "it": "italian"}
 _WORD: Final = re.compile(r"[^\W_]+(?:[-./'’][^\W_]+)*")
 _PART: Final = re.compile(r"[^\W_]+")
+_OPENS: Final = re.compile(r"\s*(?:[-*+•‣–]\s|\d{1,3}[.)]\s|#{1,6}\s|[|>]|```|~~~)")
+"""How a line begins that does not continue the one before it."""
+_STANDS_ALONE: Final = re.compile(r"\s*(?:#{1,6}\s|\|)|.*:\s*$|\s*$")
+"""A line that the next one does not continue."""
+_OPEN_END: Final = re.compile(r"(?<=\w)\.\s*$")
+_ABBREVIATION_CHARS: Final = 12
 _CYRILLIC: Final = re.compile(r"[\u0400-\u04ff]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 
@@ -45,10 +51,34 @@ def _identifier() -> LanguageIdentifier:
 
 
 def sentences(text: str, language: str) -> list[str]:
-    """The sentences of `text` in order, each word for word as it stands there, without surrounding blanks."""
+    """The sentences of `text` in order, each word for word as it stands there, without surrounding blanks.
+
+    A line break ends a sentence only where a paragraph, heading, list entry or table row ends; a wrapped line does
+    not. A short piece that ends in a full stop ("M.", "Т. е.") belongs to what follows it.
+    """
     known = language if language in _STEMMERS else "en"
-    found = (piece.strip() for line in text.splitlines() for piece in sentencex.segment(known, line))
-    return [piece for piece in found if piece]
+    found: list[str] = []
+    for paragraph in _paragraphs(text):
+        held = ""
+        for piece in sentencex.segment(known, paragraph):
+            held += piece
+            if len(held.strip()) > _ABBREVIATION_CHARS or not _OPEN_END.search(held):
+                found.append(held.strip())
+                held = ""
+        found.append(held.strip())
+    return [sentence for sentence in found if sentence]
+
+
+def _paragraphs(text: str) -> list[str]:
+    found: list[str] = []
+    open_ended = False
+    for line in text.splitlines(keepends=True):
+        if open_ended and line.strip() and not _OPENS.match(line):
+            found[-1] += line
+        else:
+            found.append(line)
+        open_ended = not _STANDS_ALONE.match(line.rstrip())
+    return found
 
 
 def fold(text: str) -> str:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
+from services.retriever.decision import Fusion, RetrievalPolicy
 from shared.settings import group
 
 
-class RetrievalPolicy(BaseSettings):
-    """Candidates of each arm, and how their lists become one."""
+class RetrieverSettings(BaseSettings):
+    """Candidates of each arm, and how the lists become one."""
 
     model_config = group("CAIRN_RETRIEVER_")
 
-    fusion: Literal["rrf", "zscore"] = "rrf"
-    """rrf: by ranks (robust); zscore: by standardised scores."""
-    candidates: Annotated[int, Field(ge=1, le=1000)] = 40
-    """Passages that each arm brings for each query."""
+    fusion: Fusion = "rrf"
+    """rrf: by ranks; zscore: by standardised scores (better at rank 1 on our data, docs/decisions/0004)."""
+    candidates: Annotated[int, Field(ge=1, le=500)] = 40
     duplicate_overlap: Annotated[float, Field(gt=0, le=1)] = 0.9
-    """Share of common terms (Jaccard) from which two passages count as one."""
+
+    def policy(self, collection: str) -> RetrievalPolicy:
+        """These settings as a value; `collection` is for jobs that name none."""
+        return RetrievalPolicy(
+            collection=collection,
+            fusion=self.fusion,
+            candidates=self.candidates,
+            duplicate_overlap=self.duplicate_overlap,
+        )

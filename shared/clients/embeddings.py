@@ -68,6 +68,7 @@ class HttpEmbedder:
         except httpx.InvalidURL as error:
             raise Misconfigured(f"CAIRN_EMBED_BASE_URL is no URL: {error}") from error
         self._settings = settings
+        self._dimension: int | None = None
         self._client = httpx.AsyncClient(
             transport=transport,
             timeout=httpx.Timeout(settings.timeout_s, connect=min(5.0, settings.timeout_s)),
@@ -82,6 +83,10 @@ class HttpEmbedder:
         prefixes = f"|{wanted.query_prefix}|{wanted.passage_prefix}"
         return f"http:{wanted.model}{place}{prefixes if prefixes != '||' else ''}"
 
+    @property
+    def dimension(self) -> int | None:
+        return self._dimension
+
     async def embed_questions(self, texts: Sequence[str]) -> Vectors:
         return await self._embed([self._settings.query_prefix + clean(text) for text in texts])
 
@@ -94,8 +99,6 @@ class HttpEmbedder:
     async def _embed(self, texts: list[str]) -> Vectors:
         size = self._settings.batch_size
         batches = [await self._embed_batch(texts[start : start + size]) for start in range(0, len(texts), size)]
-        if len({batch.shape[1] for batch in batches}) > 1:
-            raise InvalidModelReply("the embeddings endpoint changed its vector size between two batches")
         return np.concatenate(batches) if batches else no_vectors()
 
     async def _embed_batch(self, texts: list[str]) -> Vectors:
@@ -113,7 +116,13 @@ class HttpEmbedder:
             rows = response.json()["data"]
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidModelReply("the embeddings endpoint's reply is not JSON with `data`") from error
-        return read_rows(rows, len(texts))
+        vectors = read_rows(rows, len(texts))
+        if vectors.shape[1] != (self._dimension or vectors.shape[1]):
+            raise InvalidModelReply(
+                f"the embeddings endpoint changed its vector size from {self._dimension} to {vectors.shape[1]}"
+            )
+        self._dimension = vectors.shape[1]
+        return vectors
 
 
 def read_rows(rows: Any, count: int) -> Vectors:

@@ -37,8 +37,8 @@ _FAIR_TRIAL_S: Final = 1.0
 """A call given less time than this says nothing about the endpoint's health when it times out."""
 
 
-class RequestRefused(PermanentError):
-    """The endpoint refuses this request (400, 413, 422 …); `status` and `told` say why."""
+class RequestRefused(InvalidModelReply):
+    """The endpoint refuses this request (400, 413, 422 …) and would refuse it again; `status` and `told` say why."""
 
     def __init__(self, message: str, *, status: int, told: str) -> None:
         super().__init__(message)
@@ -68,7 +68,10 @@ class Endpoint:
 
 
 class CircuitBreaker:
-    """Refuses calls for `cool_down_s` after `failures` in a row, then lets one through to try."""
+    """Refuses calls for `cool_down_s` after `failures` in a row, then lets one through to try.
+
+    Calls that were in flight together fail together: they count once, or one bad moment would spoil every retry.
+    """
 
     def __init__(
         self, *, failures: int = 5, cool_down_s: float = 5.0, clock: Callable[[], float] = time.monotonic
@@ -77,7 +80,12 @@ class CircuitBreaker:
         self._cool_down_s = cool_down_s
         self._clock = clock
         self._failed = 0
+        self._failed_at = -math.inf
         self._closed_until = 0.0
+
+    def started(self) -> float:
+        """The moment a call begins; `failed` wants it back."""
+        return self._clock()
 
     def wait_s(self) -> float:
         """0 if a call may be made now, else seconds until one may be tried."""
@@ -92,7 +100,10 @@ class CircuitBreaker:
     def succeeded(self) -> None:
         self._failed = 0
 
-    def failed(self) -> None:
+    def failed(self, started: float) -> None:
+        if started <= self._failed_at:
+            return
+        self._failed_at = self._clock()
         self._failed += 1
         if self._failed == self._limit:
             self._closed_until = self._clock() + self._cool_down_s
@@ -104,17 +115,21 @@ class JsonService:
     def __init__(
         self,
         endpoint: Endpoint,
-        client: httpx.AsyncClient,
         *,
+        client: httpx.AsyncClient | None = None,
         concurrency: int,
         timeout_s: float,
         attempts: int = 3,
         breaker: CircuitBreaker | None = None,
         unavailable: type[TransientError] = ModelUnavailable,
     ) -> None:
-        """`timeout_s` bounds one attempt; `unavailable` is raised for what another try may mend."""
+        """`timeout_s` bounds one attempt; `unavailable` is raised for what another try may mend.
+
+        A `client` that is given must allow `concurrency` connections; it stays the caller's to close.
+        """
         self.endpoint = endpoint
-        self._client = client
+        self._owns_client = client is None
+        self._client = client or open_client(concurrency)
         self._slots = asyncio.Semaphore(concurrency)
         self._timeout_s = timeout_s
         self._attempts = attempts
@@ -140,6 +155,11 @@ class JsonService:
             await asyncio.sleep(wait_s)
         raise AssertionError("attempts must be at least 1")
 
+    async def aclose(self) -> None:
+        """Close the connections, if they are its own."""
+        if self._owns_client:
+            await self._client.aclose()
+
     @property
     def _host(self) -> str:
         return httpx.URL(self.endpoint.base_url).host or self.endpoint.base_url
@@ -159,6 +179,7 @@ class JsonService:
             self._slots.release()
 
     async def _once(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Any:
+        started = self._breaker.started()
         try:
             async with asyncio.timeout(max(0.0, timeout_s)):
                 response = await self._client.post(
@@ -169,7 +190,7 @@ class JsonService:
                 )
         except (TimeoutError, httpx.TimeoutException) as error:
             if timeout_s >= _FAIR_TRIAL_S:
-                self._breaker.failed()
+                self._breaker.failed(started)
             raise self._unavailable(f"{self._host} did not answer within {timeout_s:.1f} s") from error
         except (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError, UnicodeEncodeError) as error:
             raise Misconfigured(
@@ -179,15 +200,18 @@ class JsonService:
         except httpx.TransportError as error:
             if _is_bad_certificate(error):
                 raise Misconfigured(f"{self.endpoint.setting}_BASE_URL: {self._host}'s certificate: {error}") from error
-            self._breaker.failed()
+            self._breaker.failed(started)
             raise self._unavailable(f"{self._host} can't be reached: {error or type(error).__name__}") from error
-        return self._read(response)
+        return self._read(response, started)
 
-    def _read(self, response: httpx.Response) -> Any:
+    def _read(self, response: httpx.Response, started: float) -> Any:
         if response.status_code >= 300:
             error = self._sorted(response)
             # A 429 is a sign of life; so is every refusal.
-            self._breaker.failed() if response.status_code >= 500 else self._breaker.succeeded()
+            if response.status_code >= 500:
+                self._breaker.failed(started)
+            else:
+                self._breaker.succeeded()
             raise error
         self._breaker.succeeded()
         try:
@@ -203,6 +227,14 @@ class JsonService:
             retry_after_s=retry_after_s(response.headers.get("Retry-After"), now=time.time()),
             unavailable=self._unavailable,
         )
+
+
+def raise_for(response: httpx.Response, unavailable: type[TransientError], *, prefix: str) -> None:
+    """Raises what a status of 300 or more means; `prefix` is that of the endpoint's settings."""
+    if response.status_code >= 300:
+        endpoint = Endpoint(str(response.request.url), prefix)
+        wait_s = retry_after_s(response.headers.get("Retry-After"), now=time.time())
+        raise sort_status(endpoint, response.status_code, response.text, retry_after_s=wait_s, unavailable=unavailable)
 
 
 def sort_status(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,6 +50,7 @@ class VectorCache:
         self._max_vectors = max_vectors
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vector-cache")
         self._open: sqlite3.Connection | None = None
+        self._closed = False
 
     async def get(self, fingerprint: str, texts: Sequence[str]) -> dict[int, Vector]:
         """The known vectors by position in `texts`; float32, each of the size it was put with."""
@@ -61,15 +63,16 @@ class VectorCache:
         await self._run("write", lambda: self._insert(fingerprint, texts, vectors), default=None)
 
     async def aclose(self) -> None:
-        """Close the file."""
+        """Close the file. Calling it twice does no harm."""
+        if not self._closed:
+            self._closed = True
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
+            self._thread.shutdown(wait=False)
 
-        def close() -> None:
-            connection, self._open = self._open, None
-            if connection is not None:
-                connection.close()
-
-        await asyncio.get_running_loop().run_in_executor(None, lambda: self._thread.submit(close).result())
-        self._thread.shutdown(wait=False)
+    def _close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+            self._open = None
 
     async def _run(self, what: str, work: Callable[[], _T], *, default: _T) -> _T:
         try:
@@ -81,18 +84,7 @@ class VectorCache:
     def _connection(self) -> sqlite3.Connection:
         if self._open is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
-            try:
-                connection.execute("PRAGMA journal_mode=WAL")
-                connection.execute("PRAGMA synchronous=NORMAL")
-                connection.execute(_SCHEMA)
-                connection.execute(
-                    "DELETE FROM vectors WHERE rowid <= (SELECT max(rowid) FROM vectors) - ?", (self._max_vectors,)
-                )
-            except sqlite3.Error:
-                connection.close()
-                raise
-            self._open = connection
+            self._open = _connect(self._path, self._max_vectors)
         return self._open
 
     def _select(self, fingerprint: str, digests: Sequence[_Digest]) -> dict[_Digest, Vector]:
@@ -124,6 +116,27 @@ class VectorCache:
             connection.execute("COMMIT")
 
 
+def _connect(path: Path, max_vectors: int) -> sqlite3.Connection:
+    deadline = time.monotonic() + _BUSY_TIMEOUT_S
+    while True:
+        connection = sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute(_SCHEMA)
+            connection.execute(
+                "DELETE FROM vectors WHERE rowid <= (SELECT max(rowid) FROM vectors) - ?", (max_vectors,)
+            )
+        except sqlite3.Error as error:
+            connection.close()
+            # SQLite does not wait by itself for the lock that a new file's change to WAL needs.
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return connection
+
+
 class CachedEmbedder:
     """An embedder that asks the cache before it embeds passages. Questions pass through."""
 
@@ -135,20 +148,23 @@ class CachedEmbedder:
     def fingerprint(self) -> str:
         return self._embedder.fingerprint
 
+    @property
+    def dimension(self) -> int | None:
+        return self._embedder.dimension
+
     async def embed_questions(self, texts: Sequence[str]) -> Vectors:
         return await self._embedder.embed_questions(texts)
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        known = await self._cache.get(self.fingerprint, texts)
-        missing = [place for place in range(len(texts)) if place not in known]
-        if missing:
-            fresh = await self._embed_new(texts, missing)
-            if any(vector.shape != fresh[0].shape for vector in known.values()):
-                # The model behind this name has changed its vector size: what is kept of it is worthless.
-                missing, known = list(range(len(texts))), {}
-                fresh = await self._embed_new(texts, missing)
-            known |= dict(zip(missing, fresh, strict=True))
-        return np.stack([known[place] for place in range(len(texts))]) if texts else no_vectors()
+        if not texts:
+            return no_vectors()
+        vectors = await self._cache.get(self.fingerprint, texts)
+        if missing := [place for place in range(len(texts)) if place not in vectors]:
+            vectors |= zip(missing, await self._embed_new(texts, missing), strict=True)
+        if len({vector.shape for vector in vectors.values()}) > 1:
+            # The model behind this name has changed its vector size: what is kept of it is worthless.
+            return await self._embed_new(texts, range(len(texts)))
+        return np.stack([vectors[place] for place in range(len(texts))])
 
     async def _embed_new(self, texts: Sequence[str], places: Sequence[int]) -> Vectors:
         wanted = list(dict.fromkeys(texts[place] for place in places))

@@ -1,49 +1,51 @@
-"""The index of passages: one Protocol, Qdrant's own engine in this process (`edge`), and a Qdrant server (`server`).
+"""The index of passages: dense and lexical search inside the asker's rights, over Qdrant's engine or its server.
 
-Both run the same searches on the same points; tests/clients/test_index.py holds them to the same results.
+    PassageIndex          what the retriever needs of an index
+    ├── EdgeIndex         Qdrant's engine in this process, a directory; one process owns it
+    └── QdrantIndex       a Qdrant server, any number of processes
+
+A collection is a named set of passages of one embedder. It comes into being with its first passage.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from pathlib import Path
 
-from shared.clients.index.points import EmbeddedPassage, SearchQuery
-from shared.contracts import Document, Filters, Passage, Principal
+from shared.clients.index.lexical import LEXICAL_VERSION, SparseVector, encode_passage, encode_query
+from shared.clients.index.points import Rights, edition_of, language_of, passage_digest, passage_id_of, passage_text
+from shared.clients.index.types import CollectionInfo, PassageIndex, PassageVectors, QueryVectors
+from shared.settings import IndexSettings
+
+__all__ = [
+    "LEXICAL_VERSION",
+    "CollectionInfo",
+    "PassageIndex",
+    "PassageVectors",
+    "QueryVectors",
+    "Rights",
+    "SparseVector",
+    "edition_of",
+    "encode_passage",
+    "encode_query",
+    "language_of",
+    "open_index",
+    "passage_digest",
+    "passage_id_of",
+    "passage_text",
+]
 
 
-class PassageIndex(Protocol):
-    """Passages by collection. Every search is filtered by the reader's rights inside each of its branches.
+def open_index(settings: IndexSettings, data_dir: Path, *, fingerprint: str | None) -> PassageIndex:
+    """The index these settings name: the server of CAIRN_QDRANT_URL, else the engine in a directory.
 
-    Raises VectorStoreUnavailable when the store can't be reached, IndexMismatch when the collection was built with
-    another embedder, Misconfigured when a setting must change.
+    `fingerprint` is the embedder's, None without one. Raises Misconfigured where the directory belongs to another
+    running process, or the engine has no wheel. The server is not asked yet.
     """
+    # Imported here: the engine's library weighs 35 MB, and only one of the two is used.
+    if settings.qdrant_url is not None:
+        from shared.clients.index.server import QdrantIndex  # noqa: PLC0415
 
-    async def search(
-        self, collection: str, queries: Sequence[SearchQuery], reader: Principal, filters: Filters, *, limit: int
-    ) -> list[list[list[Passage]]]:
-        """For each query its ranked lists, best first: by meaning (if it has a vector), then by words.
+        return QdrantIndex.at(settings.qdrant_url, settings.qdrant_api_key, fingerprint=fingerprint)
+    from shared.clients.index.edge import EdgeIndex  # noqa: PLC0415
 
-        All queries go out in one batch. Each list has up to `limit` passages with `score` as the arm gave it (cosine,
-        or BM25) and `similarity` where both sides have vectors. A collection that does not exist yet is empty.
-        """
-        ...
-
-    async def put(self, collection: str, document: Document, passages: Sequence[EmbeddedPassage]) -> None:
-        """Add or overwrite passages of this version of the document; creates the collection if need be."""
-        ...
-
-    async def count(self, collection: str, document: Document, *, other_versions: bool = False) -> int:
-        """How many passages of the document are in: of this version, or of all others."""
-        ...
-
-    async def delete(self, collection: str, document: Document, *, other_versions: bool = False) -> None:
-        """Remove the document's passages: all of them, or those of other versions than this one."""
-        ...
-
-    async def aclose(self) -> None:
-        """Let go of the store, everything written."""
-        ...
-
-
-__all__ = ["EmbeddedPassage", "PassageIndex", "SearchQuery"]
+    return EdgeIndex(settings.qdrant_path or data_dir / "qdrant", fingerprint=fingerprint)

@@ -1,126 +1,123 @@
-"""What a passage is as a point of the index, and which points a reader may see. Pure, and the same for every engine."""
+"""How a passage lies in the index, and which ones an asker may see. Pure, and the same for both engines."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import uuid
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from shared.clients.index.lexical import SparseVector
 from shared.contracts import ANY_REGION, PUBLIC_ROLE, Document, Filters, Passage, PassageDraft, Principal
 
 DENSE: Final = "dense"
 LEXICAL: Final = "lexical"
-KEYWORD_FIELDS: Final = ("tenant", "acl", "region", "document_id", "language", "content_hash")
-"""Payload fields that filters use; the server indexes them."""
 
-_NAMESPACE: Final = uuid.UUID("6d2b6a0e-52a8-4a86-9f0e-3f6d1d1c7a11")
+KEYWORD_FIELDS: Final = ("tenant", "acl", "region", "document_id", "language", "edition")
+"""Payload fields that filters use; the index keeps each of them searchable."""
 
+Conditions: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
+"""Field and admitted values; a passage must meet all of them with at least one value each."""
 
-@dataclass(frozen=True, slots=True)
-class SearchQuery:
-    """One query in the forms the arms need. Without `dense` the search is by words alone."""
-
-    lexical: SparseVector
-    dense: Sequence[float] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddedPassage:
-    """A passage ready for the index."""
-
-    draft: PassageDraft
-    lexical: SparseVector
-    dense: Sequence[float] | None = None
+_NAMESPACE: Final = uuid.UUID("6f1c9f52-6f0e-5d0a-9a3f-2f8a2f3c1c1e")
+_NOT_IN_PASSAGE: Final = frozenset(
+    {"content_hash", "ordinal", "owner", "valid_from", "valid_to", "indexed_at", "edition", "digest"}
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
-    """A condition on a payload field: one of `values`, or none of them."""
+class Rights:
+    """What an asker may read, as the search filter states it: the same rule as `Principal.may_read`."""
 
-    field: str
-    values: tuple[str, ...]
-    negated: bool = False
+    tenant: str
+    roles: tuple[str, ...]
+    """Holds the public role."""
+    region: str | None
 
+    @classmethod
+    def of(cls, principal: Principal) -> Rights:
+        return cls(principal.tenant, tuple(dict.fromkeys((PUBLIC_ROLE, *principal.roles))), principal.region)
 
-def readable_by(reader: Principal, filters: Filters) -> list[Where]:
-    """The conditions under which a passage may be found: the reader's rights, narrowed by the question's filters."""
-    conditions = [
-        Where("tenant", (reader.tenant,)),
-        Where("acl", (PUBLIC_ROLE, *reader.roles)),
-        Where("region", (ANY_REGION,) if reader.region is None else (ANY_REGION, reader.region)),
-    ]
-    if filters.document_ids:
-        conditions.append(Where("document_id", filters.document_ids))
-    if filters.languages:
-        conditions.append(Where("language", filters.languages))
-    return conditions
+    @property
+    def conditions(self) -> Conditions:
+        regions = (ANY_REGION,) if self.region is None else tuple(dict.fromkeys((ANY_REGION, self.region)))
+        return (("tenant", (self.tenant,)), ("acl", self.roles), ("region", regions))
 
 
-def version_of(document: Document, *, other_versions: bool) -> list[Where]:
-    """The passages of this version of a document, or of its other versions."""
-    return [*any_version_of(document), Where("content_hash", (document.content_hash,), negated=other_versions)]
+def narrowing(filters: Filters) -> Conditions:
+    """The asker's own filters as conditions; they only ever narrow."""
+    wished = (("document_id", filters.document_ids), ("language", filters.languages))
+    return tuple((field, values) for field, values in wished if values)
 
 
-def any_version_of(document: Document) -> list[Where]:
-    """All passages of a document. Two tenants may each have one of the same id."""
-    return [Where("tenant", (document.tenant,)), Where("document_id", (document.document_id,))]
+def of_document(tenant: str, document_id: str, edition: str | None = None) -> Conditions:
+    """The passages of one document of one tenant, of one edition or of all."""
+    every: Conditions = (("tenant", (tenant,)), ("document_id", (document_id,)))
+    return every if edition is None else (*every, ("edition", (edition,)))
 
 
-def point_id(document: Document, ordinal: int) -> str:
-    """The same passage of the same version always has the same id, so putting it twice changes nothing."""
-    return str(
-        uuid.uuid5(
-            _NAMESPACE, "\x1f".join((document.tenant, document.document_id, document.content_hash, str(ordinal)))
-        )
-    )
+def passage_text(document: Document, draft: PassageDraft) -> str:
+    """What is embedded and searched by words: title, heading path and text, a line each."""
+    return "\n".join(line for line in (document.title, draft.section, draft.text) if line)
 
 
-def payload_of(document: Document, draft: PassageDraft) -> dict[str, Any]:
-    """Everything about the passage but its vectors."""
+def language_of(document: Document, draft: PassageDraft) -> str:
+    """The passage's own language (ISO 639-1), else the document's; `und` where neither is known."""
+    return draft.language if draft.language != "und" else document.language
+
+
+def edition_of(document: Document, passage_total: int) -> str:
+    """Names one state of a document: its content, and all that is stored with it (rights, title, validity …).
+
+    So a change of the ACL alone is a new edition, though the content hash stays.
+    """
+    facts = document.model_dump(mode="json", exclude={"collection"})
+    return _digest([facts, passage_total])
+
+
+def passage_digest(edition: str, draft: PassageDraft) -> str:
+    """Equal digests mean that the index holds exactly this passage."""
+    return _digest([edition, draft.model_dump(mode="json")])
+
+
+def passage_id_of(document: Document, ordinal: int) -> str:
+    """UUID of a passage. It depends on the tenant: two tenants may have the same document."""
+    name = json.dumps([document.tenant, document.document_id, document.content_hash, ordinal], ensure_ascii=False)
+    return str(uuid.uuid5(_NAMESPACE, name))
+
+
+def payload_of(document: Document, passage_total: int, draft: PassageDraft, *, indexed_at: float) -> dict[str, Any]:
+    """All of a passage that is stored with its vectors; `indexed_at` is in seconds since the epoch."""
+    edition = edition_of(document, passage_total)
     return {
         "document_id": document.document_id,
-        "content_hash": document.content_hash,
         "title": document.title,
         "uri": document.uri,
-        "tenant": document.tenant,
-        "acl": list(document.acl),
-        "region": document.region,
-        "owner": document.owner,
-        "valid_from": document.valid_from,
-        "valid_to": document.valid_to,
-        "ordinal": draft.ordinal,
         "section": draft.section,
         "anchor": draft.anchor,
         "page": draft.page,
-        "language": draft.language,
         "text": draft.text,
+        "language": language_of(document, draft),
+        "tenant": document.tenant,
+        "acl": list(document.acl),
+        "region": document.region,
+        "content_hash": document.content_hash,
+        "ordinal": draft.ordinal,
+        "owner": document.owner,
+        "valid_from": document.valid_from,
+        "valid_to": document.valid_to,
+        "edition": edition,
+        "digest": passage_digest(edition, draft),
+        "indexed_at": indexed_at,
     }
 
 
-def passage_of(passage_id: str, payload: Mapping[str, Any], score: float, similarity: float | None) -> Passage:
-    """The passage a found point stands for."""
-    return Passage(
-        passage_id=passage_id,
-        document_id=payload["document_id"],
-        title=payload["title"],
-        uri=payload["uri"],
-        section=payload["section"],
-        anchor=payload["anchor"],
-        page=payload["page"],
-        text=payload["text"],
-        language=payload["language"],
-        tenant=payload["tenant"],
-        acl=tuple(payload["acl"]),
-        region=payload["region"],
-        score=score,
-        similarity=similarity,
-    )
+def passage_of(passage_id: str, payload: dict[str, Any]) -> Passage:
+    """The passage of a point, not yet scored."""
+    fields = {name: value for name, value in payload.items() if name not in _NOT_IN_PASSAGE}
+    return Passage.model_validate({"passage_id": passage_id, **fields})
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Cosine of two vectors in [-1, 1]; 0 where one of them has no length."""
-    dot = sum(a * b for a, b in zip(one, other, strict=True))
-    lengths = (sum(a * a for a in one) * sum(b * b for b in other)) ** 0.5
-    return max(-1.0, min(1.0, dot / lengths)) if lengths else 0.0
+def _digest(facts: object) -> str:
+    text = json.dumps(facts, ensure_ascii=False, sort_keys=True)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]

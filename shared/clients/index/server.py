@@ -1,173 +1,232 @@
-"""A Qdrant server (or qdrant-client's local mode, in tests), through its query API."""
+"""A Qdrant server, shared by any number of processes (or qdrant-client's local mode, in tests).
+
+What a collection was built with stands in its metadata, which Qdrant keeps since 1.16. Since 1.19 the rarity of words
+is counted among the passages the asker may read; older servers count all of the collection.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
-import httpx
+from pydantic import SecretStr
 from qdrant_client import AsyncQdrantClient, models
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException, UnexpectedResponse
+from qdrant_client.common.client_exceptions import QdrantException, ResourceExhaustedResponse
+from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
+from shared.clients.index.lexical import LEXICAL_VERSION, SparseVector
+from shared.clients.index.manifest import Manifest, check_put, check_search, read_manifest
 from shared.clients.index.points import (
     DENSE,
     KEYWORD_FIELDS,
     LEXICAL,
-    EmbeddedPassage,
-    SearchQuery,
-    Where,
-    any_version_of,
-    cosine,
-    passage_of,
+    Conditions,
+    Rights,
+    of_document,
+    passage_id_of,
     payload_of,
-    point_id,
-    readable_by,
-    version_of,
 )
-from shared.contracts import Document, Filters, Passage, Principal
-from shared.errors import IndexMismatch, Misconfigured, VectorStoreUnavailable
+from shared.clients.index.searching import Look, Scored, search_by
+from shared.clients.index.types import CollectionInfo, PassageVectors, QueryVectors
+from shared.contracts import Document, Filters, Passage
+from shared.errors import Misconfigured, VectorStoreUnavailable
+
+_TIMEOUT_S: Final = 10
+_METADATA: Final = "cairn"
+_NOT_FOUND: Final = 404
+_CONFLICT: Final = 409
 
 
 class QdrantIndex:
-    """`PassageIndex` on a server. `fingerprint` and `dimension` are the embedder's; None searches by words alone."""
+    """`PassageIndex` on a server."""
 
-    def __init__(self, client: AsyncQdrantClient, *, fingerprint: str, dimension: int | None) -> None:
-        self.client = client
-        self.fingerprint = fingerprint
-        self.dimension = dimension
-        self._known: set[str] = set()
+    def __init__(self, client: AsyncQdrantClient, *, fingerprint: str | None) -> None:
+        self._client = client
+        self._fingerprint = fingerprint
+        self._manifests: dict[str, Manifest] = {}
+
+    @classmethod
+    def at(cls, url: str, api_key: SecretStr | None, *, fingerprint: str | None) -> QdrantIndex:
+        """The server at this URL. Raises Misconfigured for something that is no URL; asks the server nothing yet."""
+        key = api_key.get_secret_value() if api_key is not None else None
+        try:
+            client = AsyncQdrantClient(url=url, api_key=key, timeout=_TIMEOUT_S, check_compatibility=False)
+        except ValueError as error:
+            raise Misconfigured(f"CAIRN_QDRANT_URL is no URL of a Qdrant server: {error}") from error
+        return cls(client, fingerprint=fingerprint)
+
+    @property
+    def version(self) -> str:
+        return f"{self._fingerprint or 'lexical'}+{LEXICAL_VERSION}"
+
+    async def ensure(self, collection: str, dimension: int | None) -> None:
+        wanted = Manifest(self._fingerprint if dimension is not None else None, dimension)
+        found = await self._find(collection)
+        if found is None:
+            await self._create(collection, wanted)
+            found = await self._find(collection)
+            if found is None:
+                raise VectorStoreUnavailable(f"Qdrant lost collection {collection!r} right after making it")
+        check_put(collection, found, wanted)
 
     async def search(
-        self, collection: str, queries: Sequence[SearchQuery], reader: Principal, filters: Filters, *, limit: int
-    ) -> list[list[list[Passage]]]:
-        with _translated():
-            if not await self._ready(collection, create=False):
-                return [[[] for _ in _arms(query)] for query in queries]
-            condition = _filter(readable_by(reader, filters))
-            requests = [
-                models.QueryRequest(
-                    query=vector,
-                    using=using,
-                    limit=limit,
-                    filter=condition,
-                    with_payload=True,
-                    with_vector=[DENSE] if query.dense is not None and using == LEXICAL else False,
-                )
-                for query in queries
-                for using, vector in _arms(query)
-            ]
-            replies = iter(await self.client.query_batch_points(collection, requests))
-        return [[_ranked(next(replies).points, query, using) for using, _ in _arms(query)] for query in queries]
+        self, collection: str, queries: Sequence[QueryVectors], rights: Rights, filters: Filters, limit: int
+    ) -> list[list[Passage]]:
+        manifest = await self._find(collection)
+        if manifest is None:
+            return []
+        check_search(collection, manifest, self._fingerprint, queries)
 
-    async def put(self, collection: str, document: Document, passages: Sequence[EmbeddedPassage]) -> None:
-        points = [
-            models.PointStruct(
-                id=point_id(document, each.draft.ordinal),
-                vector=_vectors(each),
-                payload=payload_of(document, each.draft),
-            )
-            for each in passages
-        ]
-        with _translated():
-            await self._ready(collection, create=True)
-            await self.client.upsert(collection, points, wait=True)
+        async def run(looks: list[Look]) -> list[list[Scored]]:
+            with self._translated(collection):
+                replies = await self._client.query_batch_points(collection, [_request(look) for look in looks])
+            return [[Scored(str(one.id), one.score, one.payload) for one in reply.points] for reply in replies]
 
-    async def count(self, collection: str, document: Document, *, other_versions: bool = False) -> int:
-        with _translated():
-            if not await self._ready(collection, create=False):
-                return 0
-            condition = _filter(version_of(document, other_versions=other_versions))
-            return (await self.client.count(collection, condition, exact=True)).count
+        return await search_by(run, queries, rights, filters, limit, has_dense=manifest.dimension is not None)
 
-    async def delete(self, collection: str, document: Document, *, other_versions: bool = False) -> None:
-        conditions = version_of(document, other_versions=True) if other_versions else any_version_of(document)
-        with _translated():
-            if await self._ready(collection, create=False):
-                selector = models.FilterSelector(filter=_filter(conditions))
-                await self.client.delete(collection, selector, wait=True)
+    async def put(
+        self, collection: str, document: Document, passage_total: int, passages: Sequence[PassageVectors]
+    ) -> None:
+        now = round(time.time(), 3)
+        points = [_point(document, passage_total, passage, now) for passage in passages]
+        with self._translated(collection):
+            await self._client.upsert(collection, points, wait=True)
+
+    async def digests(self, collection: str, passage_ids: Sequence[str]) -> Mapping[str, str]:
+        if not passage_ids or await self._find(collection) is None:
+            return {}
+        with self._translated(collection):
+            records = await self._client.retrieve(collection, list(passage_ids), with_payload=["digest"])
+        return {str(record.id): (record.payload or {}).get("digest", "") for record in records}
+
+    async def count(self, collection: str, tenant: str, document_id: str, edition: str | None = None) -> int:
+        return await self._count(collection, _filter(of_document(tenant, document_id, edition)))
+
+    async def retire_others(self, collection: str, tenant: str, document_id: str, edition: str) -> int:
+        return await self._delete(collection, _filter(of_document(tenant, document_id), but_not=("edition", edition)))
+
+    async def delete_document(self, collection: str, tenant: str, document_id: str) -> int:
+        return await self._delete(collection, _filter(of_document(tenant, document_id)))
+
+    async def info(self, collection: str) -> CollectionInfo | None:
+        manifest = await self._find(collection)
+        if manifest is None:
+            return None
+        return CollectionInfo(
+            await self._count(collection, None), manifest.fingerprint, manifest.dimension, manifest.lexical
+        )
 
     async def aclose(self) -> None:
-        await self.client.close()
+        await self._client.close()
 
-    async def _ready(self, collection: str, *, create: bool) -> bool:
-        """Whether the collection is there and ours; made first if `create`. Looked up once for each collection."""
-        if collection in self._known:
-            return True
-        if not await self.client.collection_exists(collection):
-            if not create:
-                return False
-            await self._create(collection)
-        found = (await self.client.get_collection(collection)).config.metadata or {}
-        if found.get("fingerprint") != self.fingerprint:
-            raise IndexMismatch(
-                f"collection {collection} was built with {found.get('fingerprint')}, and this retriever embeds with "
-                f"{self.fingerprint}: ingest into a new collection (CAIRN_COLLECTION), or set CAIRN_EMBED_* back"
-            )
-        self._known.add(collection)
-        return True
+    async def _find(self, collection: str) -> Manifest | None:
+        """The collection's manifest, read once; None where there is no such collection."""
+        if collection not in self._manifests:
+            with self._translated(collection):
+                if not await self._client.collection_exists(collection):
+                    return None
+                facts = (await self._client.get_collection(collection)).config.metadata or {}
+            self._manifests[collection] = read_manifest(collection, facts.get(_METADATA))
+        return self._manifests[collection]
 
-    async def _create(self, collection: str) -> None:
+    async def _create(self, collection: str, manifest: Manifest) -> None:
         dense = {}
-        if self.dimension is not None:
-            dense[DENSE] = models.VectorParams(size=self.dimension, distance=models.Distance.COSINE)
+        if manifest.dimension is not None:
+            dense[DENSE] = models.VectorParams(size=manifest.dimension, distance=models.Distance.COSINE)
+        with self._translated(collection):
+            try:
+                await self._client.create_collection(
+                    collection,
+                    vectors_config=dense,
+                    sparse_vectors_config={LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                    metadata={_METADATA: manifest.to_json()},
+                )
+            except UnexpectedResponse as error:
+                if error.status_code != _CONFLICT:  # another retriever made it meanwhile
+                    raise
+            for field in KEYWORD_FIELDS:
+                schema = models.KeywordIndexParams(
+                    type=models.KeywordIndexType.KEYWORD, is_tenant=True if field == "tenant" else None
+                )
+                await self._client.create_payload_index(collection, field, field_schema=schema)
+
+    async def _count(self, collection: str, wanted: models.Filter | None) -> int:
+        if await self._find(collection) is None:
+            return 0
+        with self._translated(collection):
+            return (await self._client.count(collection, wanted, exact=True)).count
+
+    async def _delete(self, collection: str, doomed: models.Filter) -> int:
+        if count := await self._count(collection, doomed):
+            with self._translated(collection):
+                await self._client.delete(collection, models.FilterSelector(filter=doomed), wait=True)
+        return count
+
+    @contextmanager
+    def _translated(self, collection: str) -> Iterator[None]:
         try:
-            await self.client.create_collection(
-                collection,
-                vectors_config=dense,
-                sparse_vectors_config={LEXICAL: models.SparseVectorParams(modifier=models.Modifier.IDF)},
-                metadata={"fingerprint": self.fingerprint, "dimension": self.dimension},
-            )
+            yield
         except UnexpectedResponse as error:
-            if error.status_code != 409:  # another retriever made it meanwhile
-                raise
-        for field in KEYWORD_FIELDS:
-            schema = models.KeywordIndexParams(
-                type=models.KeywordIndexType.KEYWORD, is_tenant=True if field == "tenant" else None
-            )
-            await self.client.create_payload_index(collection, field, field_schema=schema)
+            raise self._refusal(collection, error) from error
+        except ResourceExhaustedResponse as error:
+            raise VectorStoreUnavailable("Qdrant asks to wait", retry_after_s=float(error.retry_after_s)) from error
+        except (ApiException, QdrantException) as error:
+            raise VectorStoreUnavailable(f"Qdrant can't be reached: {error}") from error
+
+    def _refusal(self, collection: str, error: UnexpectedResponse) -> Exception:
+        status = error.status_code or 500
+        if status == _NOT_FOUND:
+            # Removed by somebody: the next try looks again, and `ensure` makes it anew.
+            self._manifests.pop(collection, None)
+            return VectorStoreUnavailable(f"collection {collection!r} is gone from Qdrant")
+        if status in (401, 403):
+            return Misconfigured(f"Qdrant refused the key (HTTP {status}): set CAIRN_QDRANT_API_KEY")
+        if status in (408, 429) or status >= 500:
+            return VectorStoreUnavailable(f"Qdrant refused for now: {error}")
+        return Misconfigured(
+            f"Qdrant refused; check CAIRN_QDRANT_URL and the server's version (1.16 or newer): {error}"
+        )
 
 
-def _arms(query: SearchQuery) -> Iterator[tuple[str, Any]]:
-    if query.dense is not None:
-        yield DENSE, list(query.dense)
-    yield LEXICAL, models.SparseVector(indices=list(query.lexical.indices), values=list(query.lexical.values))
+def _point(document: Document, passage_total: int, passage: PassageVectors, now: float) -> models.PointStruct:
+    vectors: dict[str, Any] = {}
+    if passage.lexical:
+        vectors[LEXICAL] = _sparse(passage.lexical)
+    if passage.dense is not None:
+        vectors[DENSE] = passage.dense.tolist()
+    payload = payload_of(document, passage_total, passage.draft, indexed_at=now)
+    return models.PointStruct(id=passage_id_of(document, passage.draft.ordinal), vector=vectors, payload=payload)
 
 
-def _vectors(passage: EmbeddedPassage) -> dict[str, Any]:
-    lexical = models.SparseVector(indices=list(passage.lexical.indices), values=list(passage.lexical.values))
-    return {LEXICAL: lexical} | ({DENSE: list(passage.dense)} if passage.dense is not None else {})
+def _request(look: Look) -> models.QueryRequest:
+    vector = _sparse(look.vector) if isinstance(look.vector, SparseVector) else look.vector
+    corpus = models.IdfCorpusParams(corpus=_filter(look.corpus)) if look.corpus else None
+    return models.QueryRequest(
+        query=vector,
+        using=look.using,
+        filter=_filter(look.must, among=look.among),
+        params=models.SearchParams(idf=corpus) if corpus else None,
+        limit=look.limit,
+        with_payload=look.with_payload,
+    )
 
 
-def _ranked(points: Sequence[models.ScoredPoint], query: SearchQuery, using: str) -> list[Passage]:
-    ranked = []
-    for point in points:
-        similarity = point.score if using == DENSE else None
-        vector: Any = point.vector.get(DENSE) if isinstance(point.vector, dict) else None
-        if vector is not None and query.dense is not None:
-            similarity = cosine(query.dense, vector)
-        ranked.append(passage_of(str(point.id), point.payload or {}, point.score, similarity))
-    return ranked
+def _sparse(vector: SparseVector) -> models.SparseVector:
+    return models.SparseVector(indices=list(vector.indices), values=list(vector.values))
 
 
-def _filter(conditions: Sequence[Where]) -> models.Filter:
-    must: list[Any] = []
-    must_not: list[Any] = []
-    for each in conditions:
-        condition = models.FieldCondition(key=each.field, match=models.MatchAny(any=list(each.values)))
-        (must_not if each.negated else must).append(condition)
-    return models.Filter(must=must, must_not=must_not)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except UnexpectedResponse as error:
-        if error.status_code in (401, 403):
-            raise Misconfigured("Qdrant refuses the key: set CAIRN_QDRANT_API_KEY") from error
-        if error.status_code is not None and 400 <= error.status_code < 500 and error.status_code not in (408, 429):
-            raise Misconfigured(f"Qdrant refuses the request: {error}") from error
-        raise VectorStoreUnavailable(f"Qdrant: {error}") from error
-    except (ResponseHandlingException, ApiException, httpx.HTTPError, OSError) as error:
-        raise VectorStoreUnavailable(f"Qdrant can't be reached: {error}") from error
+def _filter(
+    must: Conditions, *, among: frozenset[str] | None = None, but_not: tuple[str, str] | None = None
+) -> models.Filter:
+    conditions: list[models.Condition] = [
+        models.FieldCondition(key=field, match=models.MatchAny(any=list(values))) for field, values in must
+    ]
+    if among is not None:
+        conditions.append(models.HasIdCondition(has_id=list(among)))
+    excluded: list[models.Condition] = []
+    if but_not is not None:
+        field, value = but_not
+        excluded.append(models.FieldCondition(key=field, match=models.MatchValue(value=value)))
+    return models.Filter(must=conditions, must_not=excluded or None)

@@ -1,0 +1,11 @@
+"""What a judge is: a question and passages in, one grade a passage out, all of them in parallel.
+
+`open_judge` gives the one that the settings name: an OpenAI-compatible model, or the embedded one.
+"""
+
+from __future__ import annotations
+
+from shared.clients.judge.opening import open_judge
+from shared.clients.judge.protocol import Grading, Judge, JudgePrompts
+
+__all__ = ["Grading", "Judge", "JudgePrompts", "open_judge"]

@@ -1,0 +1,338 @@
+"""The contract of PassageIndex, held by the embedded engine, by qdrant-client's local mode, and by a server if named.
+
+CAIRN_TEST_QDRANT_URL names the server.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from qdrant_client import AsyncQdrantClient
+
+from shared.clients.index import PassageIndex, QueryVectors, passage_digest, passage_id_of
+from shared.clients.index.edge import EdgeIndex
+from shared.clients.index.server import QdrantIndex
+from shared.contracts import Filters, Passage, Principal
+from shared.errors import IndexMismatch
+from tests.clients.test_index_support import (
+    DIMENSION,
+    directory,
+    document,
+    drafts,
+    encoded,
+    put,
+    query,
+    search,
+    texts_of,
+    vector_of,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
+
+
+class Store:
+    """One store that can be opened again with another embedder; collections have names of their own."""
+
+    def __init__(self, engine: str, path: Path) -> None:
+        self.engine = engine
+        self.path = path
+        self.collection = f"test-{secrets.token_hex(6)}"
+        where = os.environ["CAIRN_TEST_QDRANT_URL"] if engine == "server" else ":memory:"
+        self.client = AsyncQdrantClient(where, check_compatibility=False) if engine != "edge" else None
+        self.edge: EdgeIndex | None = None
+
+    async def open(self, fingerprint: str | None = "bag-of-words") -> PassageIndex:
+        if self.client is not None:
+            return QdrantIndex(self.client, fingerprint=fingerprint)
+        if self.edge is not None:
+            await self.edge.aclose()
+        self.edge = EdgeIndex(self.path, fingerprint=fingerprint)
+        return self.edge
+
+    async def aclose(self) -> None:
+        if self.edge is not None:
+            await self.edge.aclose()
+        if self.client is not None:
+            if self.engine == "server":
+                await self.client.delete_collection(self.collection)
+            await self.client.close()
+
+
+@pytest.fixture(params=["edge", "local", "server"])
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    if request.param == "server" and not os.environ.get("CAIRN_TEST_QDRANT_URL"):
+        pytest.skip("CAIRN_TEST_QDRANT_URL names no Qdrant server")
+    with directory() as path:
+        store = Store(request.param, path)
+        yield store
+        await store.aclose()
+
+
+@pytest.fixture
+async def index(store: Store) -> PassageIndex:
+    return await store.open()
+
+
+async def test_both_arms_find_and_fill_the_passage(store: Store, index: PassageIndex) -> None:
+    guide = document(title="Tents", acl=("public", "support"), owner="shop", valid_from="2026-01-01")
+    await put(index, store.collection, guide, "Returns take thirty days.", "Pegs are made of steel.")
+
+    by_meaning, by_words = await search(index, store.collection, query("how long do returns take", number=2))
+
+    assert texts_of(by_meaning) == ["Returns take thirty days.", "Pegs are made of steel."]
+    assert texts_of(by_words) == ["Returns take thirty days."]
+    [found] = by_words
+    assert found == Passage(
+        passage_id=passage_id_of(guide, 0),
+        document_id="guide",
+        title="Tents",
+        uri="file:///guide",
+        text="Returns take thirty days.",
+        language="en",
+        acl=("public", "support"),
+        query=2,
+        score=found.score,
+        similarity=by_meaning[0].similarity,
+    )
+    assert found.score > 0
+
+
+async def test_every_query_and_arm_has_its_list(store: Store, index: PassageIndex) -> None:
+    await put(index, store.collection, document(), "red tents", "blue tents", "green pegs")
+    lists = await search(
+        index,
+        store.collection,
+        query("red", number=0, dense=False),
+        query("blue", number=1),
+        query("", number=2),
+        limit=1,
+    )
+    assert [(ranking[0].query, ranking[0].text) for ranking in lists] == [
+        (0, "red tents"),
+        (1, "blue tents"),
+        (1, "blue tents"),
+        (2, lists[3][0].text),
+    ]
+    assert all(len(ranking) == 1 for ranking in lists)
+
+
+async def test_what_only_words_found_has_its_similarity_too(store: Store, index: PassageIndex) -> None:
+    near, far = "alpha beta gamma", "alpha delta epsilon zeta eta theta"
+    await put(index, store.collection, document(), near, far)
+    [by_meaning], [by_words] = await search(
+        index,
+        store.collection,
+        query("alpha beta gamma", words=False),
+        query("zeta", dense=False, number=1),
+        limit=1,
+    )
+    assert (by_meaning.text, by_words.text) == (near, far)
+    assert by_words.similarity == pytest.approx(_cosine("alpha beta gamma", far), abs=1e-5)
+
+
+async def test_similarity_is_the_greatest_over_the_queries_but_not_the_made_up_one(
+    store: Store, index: PassageIndex
+) -> None:
+    await put(index, store.collection, document(), "alpha beta gamma")
+    hyde = QueryVectors(0, None, vector_of("alpha beta gamma"), hypothetical=True)
+    lists = await search(
+        index, store.collection, query("alpha nothing else", words=False), query("alpha beta", words=False), hyde
+    )
+    expected = pytest.approx(_cosine("alpha beta", "alpha beta gamma"), abs=1e-5)
+    assert [ranking[0].similarity for ranking in lists] == [expected] * 3
+    assert lists[2][0].score == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_identifiers_are_found_whole_and_in_parts_across_languages(store: Store, index: PassageIndex) -> None:
+    for number, text in enumerate(
+        ["The heater NK-T2-310 shows E1234.", "The heater NK-T2-320 shows E1235.", "Heaters are checked on 2026-11-30."]
+    ):
+        await put(index, store.collection, document(f"d{number}"), text)
+    for asked, number in (("Что значит E1234?", 0), ("NK-T2-320 en panne", 1), ("2026-11-30", 2), ("T2 320", 1)):
+        [by_words] = await search(index, store.collection, query(asked, dense=False, language="ru"))
+        assert by_words[0].document_id == f"d{number}", asked
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "asked"),
+    [
+        ("ru", "Возврат палатки возможен в течение месяца.", "возвраты палаток"),
+        ("ru", "Ещё одна ёлка", "елки"),
+        ("fr", "La résiliation est gratuite pour les étudiants.", "resilier etudiant"),
+        ("en", "The policies were returned.", "return policy"),
+    ],
+)
+async def test_words_are_found_in_other_forms(
+    store: Store, index: PassageIndex, language: str, text: str, asked: str
+) -> None:
+    await put(index, store.collection, document(language=language), text)
+    [by_words] = await search(index, store.collection, query(asked, dense=False, language=language))
+    assert texts_of(by_words) == [text]
+
+
+async def test_two_tenants_may_have_the_same_document(store: Store, index: PassageIndex) -> None:
+    ours, theirs = document(tenant="ours"), document(tenant="theirs")
+    await put(index, store.collection, ours, "our secret")
+    await put(index, store.collection, theirs, "their secret")
+
+    for tenant, text in (("ours", "our secret"), ("theirs", "their secret")):
+        for ranking in await search(index, store.collection, query("secret"), principal=Principal(tenant=tenant)):
+            assert texts_of(ranking) == [text]
+    assert await index.delete_document(store.collection, "ours", "guide") == 1
+    assert await index.count(store.collection, "theirs", "guide") == 1
+
+
+async def test_rarity_is_counted_among_what_the_asker_may_read(store: Store, index: PassageIndex) -> None:
+    await put(index, store.collection, document(), "rare tent", "common tent")
+    before = await search(index, store.collection, query("rare tent", dense=False))
+    await put(index, store.collection, document("secrets", acl=("board",)), *(f"rare {number}" for number in range(9)))
+    await put(index, store.collection, document("others", tenant="other"), *(f"rare {number}" for number in range(9)))
+    after = await search(index, store.collection, query("rare tent", dense=False))
+    assert [one.score for one in before[0]] == pytest.approx([one.score for one in after[0]])
+
+
+async def test_filters_narrow(store: Store, index: PassageIndex) -> None:
+    await put(index, store.collection, document("a", language="en"), "tent")
+    await put(index, store.collection, document("b", language="fr"), "tent")
+    for filters, expected in (
+        (Filters(document_ids=("b",)), ["b"]),
+        (Filters(languages=("en", "ru")), ["a"]),
+        (Filters(document_ids=("b",), languages=("en",)), []),
+    ):
+        for ranking in await search(index, store.collection, query("tent"), filters=filters):
+            assert [passage.document_id for passage in ranking] == expected
+
+
+async def test_an_unknown_collection_is_empty(store: Store, index: PassageIndex) -> None:
+    assert await search(index, store.collection, query("anything")) == []
+    assert await index.count(store.collection, "public", "guide") == 0
+    assert await index.digests(store.collection, [passage_id_of(document(), 0)]) == {}
+    assert await index.delete_document(store.collection, "public", "guide") == 0
+    assert await index.retire_others(store.collection, "public", "guide", "any") == 0
+    assert await index.info(store.collection) is None
+
+
+async def test_putting_twice_changes_nothing_and_old_editions_leave(store: Store, index: PassageIndex) -> None:
+    old, new = document(content_hash="v1"), document(content_hash="v2")
+    await put(index, store.collection, old, "one", "two", "three")
+    await put(index, store.collection, document("another"), "one")
+    edition = await put(index, store.collection, new, "one", "four")
+    assert await put(index, store.collection, new, "one", "four") == edition
+
+    assert await index.count(store.collection, "public", "guide") == 5
+    assert await index.count(store.collection, "public", "guide", edition) == 2
+    assert await index.retire_others(store.collection, "public", "guide", edition) == 3
+    assert await index.retire_others(store.collection, "public", "guide", edition) == 0
+    ids = [passage_id_of(new, number) for number in range(3)]
+    assert await index.digests(store.collection, ids) == {
+        passage_id: passage_digest(edition, draft)
+        for passage_id, draft in zip(ids[:2], drafts("one", "four"), strict=True)
+    }
+    info = await index.info(store.collection)
+    assert info is not None
+    assert (info.passages, info.fingerprint, info.dimension) == (3, "bag-of-words", DIMENSION)
+
+
+async def test_another_embedder_is_refused(store: Store, index: PassageIndex) -> None:
+    await put(index, store.collection, document(), "tent")
+    with pytest.raises(IndexMismatch, match="ingest into a new collection, or set CAIRN_EMBED_"):
+        await index.ensure(store.collection, DIMENSION + 1)
+    with pytest.raises(IndexMismatch):
+        await search(index, store.collection, QueryVectors(0, None, np.ones(3, dtype=np.float32)))
+    other = await store.open("another-model")
+    with pytest.raises(IndexMismatch, match=r"bag-of-words.*another-model"):
+        await search(other, store.collection, query("tent"))
+    with pytest.raises(IndexMismatch):
+        await other.ensure(store.collection, DIMENSION)
+
+
+async def test_without_an_embedder_words_still_find_but_nothing_is_put(store: Store, index: PassageIndex) -> None:
+    await put(index, store.collection, document(), "tent")
+    wordy = await store.open(None)
+    [by_words] = await search(wordy, store.collection, query("tent", dense=False))
+    assert texts_of(by_words) == ["tent"]
+    with pytest.raises(IndexMismatch, match="no embedder"):
+        await wordy.ensure(store.collection, None)
+
+
+async def test_a_collection_without_vectors_is_searched_by_words(store: Store) -> None:
+    wordy = await store.open(None)
+    await put(wordy, store.collection, document(), "tent", "—", dense=False)
+    index = await store.open()
+    [by_words] = await search(index, store.collection, query("tent"))
+    assert [(passage.text, passage.similarity) for passage in by_words] == [("tent", None)]
+    with pytest.raises(IndexMismatch, match="no embedder"):
+        await index.ensure(store.collection, DIMENSION)
+
+
+ROLES = ("public", "hr", "support", "board")
+TENANTS = ("acme", "globex", "public")
+REGIONS = ("*", "eu", "us")
+WORDS = ("tent", "peg", "rope", "stove", "lamp")
+
+
+@pytest.fixture
+async def populated(store: Store, index: PassageIndex) -> tuple[Store, PassageIndex, list[Passage]]:
+    """Sixty documents with random rights, and their passages as those who may read them see them."""
+    dice = random.Random(7)
+    for number in range(60):
+        owner = document(
+            f"d{number % 25}",
+            tenant=dice.choice(TENANTS),
+            content_hash=str(number),
+            acl=tuple(dice.sample(ROLES, dice.randint(0, 3))),
+            region=dice.choice(REGIONS),
+        )
+        await index.ensure(store.collection, DIMENSION)
+        await index.put(store.collection, owner, 1, encoded(owner, drafts(f"{dice.choice(WORDS)} {number}")))
+    everybody = [
+        Principal(tenant=tenant, roles=(role,), region=region)
+        for tenant in TENANTS
+        for role in ROLES
+        for region in REGIONS
+    ]
+    found = {
+        passage.passage_id: passage
+        for principal in everybody
+        for ranking in await search(index, store.collection, query("tent"), principal=principal, limit=100)
+        for passage in ranking
+    }
+    return store, index, list(found.values())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    principal=st.builds(
+        Principal,
+        tenant=st.sampled_from([*TENANTS, "nobody"]),
+        roles=st.lists(st.sampled_from([*ROLES, "admin"]), max_size=3).map(tuple),
+        region=st.sampled_from([None, "eu", "us", "*", "mars"]),
+    ),
+    words=st.lists(st.sampled_from([*WORDS, "7", "I am the administrator"]), min_size=1, max_size=3),
+    limit=st.integers(1, 100),
+)
+async def test_nothing_forbidden_is_ever_found(
+    populated: tuple[Store, PassageIndex, list[Passage]], principal: Principal, words: list[str], limit: int
+) -> None:
+    store, index, passages = populated
+    queries = [query(word, number=number) for number, word in enumerate(words)]
+    lists = await search(index, store.collection, *queries, principal=principal, limit=limit)
+    readable = {passage.passage_id for passage in passages if principal.may_read(passage)}
+    assert len(lists) == 2 * len(words)
+    for ranking in lists:
+        assert all(principal.may_read(passage) for passage in ranking)
+    for by_meaning in lists[::2]:
+        assert len(by_meaning) == min(limit, len(readable))  # the filter cuts nothing that may be read
+
+
+def _cosine(one: str, other: str) -> float:
+    a, b = vector_of(one), vector_of(other)
+    return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
