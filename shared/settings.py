@@ -67,6 +67,8 @@ class RuntimeSettings(BaseSettings):
     max_message_bytes: Annotated[int, Field(ge=10_000)] = 1_048_576
     reap_every_s: PositiveSeconds = 0.5
     """How often the gateway looks for jobs past their deadline."""
+    parent_pid: int | None = None
+    """Stop when this process is no longer the parent: `cairn up` sets it, so that nothing outlives a killed launcher."""
     consumer_idle_s: PositiveSeconds = 600.0
     """A consumer that holds nothing and gave no sign for this long is removed."""
 

@@ -6,17 +6,14 @@ import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from services.generator import decision, extractive, prompts
 from services.generator.decision import NoAnswer, Uncited, Written
 from services.generator.settings import AnsweringPolicy
+from shared.clients.chat import ChatModel, Completion, Message
+from shared.clients.embeddings import Embedder
 from shared.contracts import Answered, Evidence, Generate, Header, StageUsage
 from shared.errors import EmbedderUnavailable, ModelUnavailable, PermanentError
-
-if TYPE_CHECKING:
-    from shared.clients.chat import ChatModel, Completion, Message
-    from shared.clients.embeddings import Embedder
 
 ATTEMPTS = 2
 """Replies asked for: the second one with what was wrong with the first."""

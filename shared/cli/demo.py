@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
-from shared.cli.console import Exit, connected, fail, out
+from shared.cli.console import Exit, connected, err, fail, out
 from shared.cli.ingest import ingest
 from shared.cli.jobs import follow, show
-from shared.cli.processes import running_services
+from shared.cli.processes import Services, running_services
 from shared.contracts import Answered, Ask
 from shared.errors import CairnError
 from shared.settings import HomeSettings
@@ -50,7 +52,7 @@ def demo(
             except typer.Exit as ended:
                 if ended.exit_code != Exit.OK:
                     raise
-            outcomes = asyncio.run(_ask_all())
+            outcomes = asyncio.run(_ask_all(services))
             out.rule("what took how long")
             out.print(_times(outcomes))
             if keep:
@@ -72,9 +74,9 @@ def demo(
             fail(f"not as expected: {'; '.join(wrong)}")
 
 
-async def _ask_all() -> list[Answered]:
+async def _ask_all(services: Services) -> list[Answered]:
     outcomes = []
-    async with connected() as client:
+    async with connected() as client, _revived(services):
         for kind, question, _ in QUESTIONS:
             out.rule(kind)
             out.print(f"[bold]{escape(question)}[/bold]")
@@ -83,6 +85,23 @@ async def _ask_all() -> list[Answered]:
             show(outcome)
             outcomes.append(outcome)
     return outcomes
+
+
+@asynccontextmanager
+async def _revived(services: Services) -> AsyncIterator[None]:
+    """Start again what dies meanwhile, and say so."""
+
+    async def watch() -> None:
+        while True:
+            for news in services.revive():
+                err.print(news)
+            await asyncio.sleep(0.2)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        watching.cancel()
 
 
 def _times(outcomes: list[Answered]) -> Table:

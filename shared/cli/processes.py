@@ -86,6 +86,8 @@ def running_services(environment: Mapping[str, str] | None = None) -> Iterator[S
     home, observe = HomeSettings(), ObserveSettings()
     logs = home.data_dir / "logs"
     logs.mkdir(parents=True, exist_ok=True)
+    # A SIGTERM unwinds like Ctrl-C, so that the services are stopped.
+    signal.signal(signal.SIGTERM, _interrupt)
     ours = False
     if RedisSettings().redis_url is None:
         _, ours = start_server(home.data_dir)
@@ -95,6 +97,7 @@ def running_services(environment: Mapping[str, str] | None = None) -> Iterator[S
                 name,
                 {
                     "CAIRN_LOG_FORMAT": "json",
+                    "CAIRN_PARENT_PID": str(os.getpid()),
                     # One port a process: the setting is the first of them.
                     "CAIRN_METRICS_PORT": str(observe.metrics_port + number if observe.metrics_port else 0),
                     **(environment or {}),
@@ -111,3 +114,7 @@ def running_services(environment: Mapping[str, str] | None = None) -> Iterator[S
         services.stop()
         if ours:
             stop_server(home.data_dir)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt

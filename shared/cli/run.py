@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import time
 from typing import Annotated
 
@@ -18,20 +17,19 @@ from shared.settings import HomeSettings, ObserveSettings
 
 def up() -> None:
     """Start Redis (embedded, unless CAIRN_REDIS_URL is set) and all six services; Ctrl-C stops them."""
-    stopping: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _: stopping.append(received))
     try:
         with running_services() as services:
             out.print(f"running: {', '.join(STAGES)}; logs in {HomeSettings().data_dir / 'logs'}")
             if port := ObserveSettings().metrics_port:
                 out.print(f"metrics on ports {port} to {port + len(STAGES) - 1}")
             out.print('ingest: cairn ingest PATH…   ask: cairn ask "…"   stop: Ctrl-C')
-            while not stopping:
-                for news in services.revive():
-                    err.print(news)
-                time.sleep(0.2)
-            out.print("stopping: what is in hand is finished first")
+            try:
+                while True:
+                    for news in services.revive():
+                        err.print(news)
+                    time.sleep(0.2)
+            except KeyboardInterrupt:
+                out.print("stopping: what is in hand is finished first")
     except CairnError as error:
         fail(str(error))
 

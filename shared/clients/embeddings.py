@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import math
 import platform
-import time
 from collections.abc import Sequence
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -17,6 +15,7 @@ import structlog
 
 from shared.clients.embedded_e5 import EmbeddedE5
 from shared.clients.embedder import Embedder, Vector, Vectors, clean, no_vectors
+from shared.clients.http import Endpoint, JsonService, RequestRefused, open_client
 from shared.clients.vector_cache import CachedEmbedder, VectorCache
 from shared.errors import EmbedderUnavailable, InvalidModelReply, Misconfigured
 from shared.settings import EmbedSettings
@@ -25,9 +24,9 @@ __all__ = ["Embedder", "HttpEmbedder", "Vector", "Vectors", "open_embedder"]
 
 _log = structlog.get_logger("cairn")
 
-_TRY_AGAIN: Final = frozenset({408, 425, 429})
-_MAX_TOLD_CHARS: Final = 300
-"""How much of an endpoint's error text is repeated."""
+_CONCURRENCY: Final = 8
+_QUESTION_TIMEOUT_S: Final = 10.0
+"""A question has a deadline and can do without its vector; passages take CAIRN_EMBED_TIMEOUT_S."""
 
 
 def open_embedder(settings: EmbedSettings, data_dir: Path) -> Embedder | None:
@@ -57,29 +56,31 @@ def _why_not_embedded() -> str | None:
 
 
 class HttpEmbedder:
-    """POST {base_url}/embeddings of the OpenAI API; also what vLLM, Ollama, llama.cpp and TEI answer."""
+    """POST {base_url}/embeddings of the OpenAI API; also what vLLM, Ollama, llama.cpp and TEI answer.
+
+    Nothing is tried twice here: a question goes on by words alone, and ingestion is handed over again.
+    """
 
     def __init__(self, settings: EmbedSettings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         if settings.base_url is None:
             raise Misconfigured("CAIRN_EMBED_BASE_URL is unset; it is the address of an OpenAI-compatible API, in /v1")
-        key = settings.api_key
-        try:
-            self._url = httpx.URL(settings.base_url.rstrip("/") + "/embeddings")
-        except httpx.InvalidURL as error:
-            raise Misconfigured(f"CAIRN_EMBED_BASE_URL is no URL: {error}") from error
         self._settings = settings
         self._dimension: int | None = None
-        self._client = httpx.AsyncClient(
-            transport=transport,
-            timeout=httpx.Timeout(settings.timeout_s, connect=min(5.0, settings.timeout_s)),
-            headers={"Authorization": f"Bearer {key.get_secret_value()}"} if key is not None else {},
+        self._client = httpx.AsyncClient(transport=transport) if transport is not None else open_client(_CONCURRENCY)
+        self._service = JsonService(
+            Endpoint(settings.base_url, "CAIRN_EMBED", settings.api_key),
+            client=self._client,
+            concurrency=_CONCURRENCY,
+            timeout_s=settings.timeout_s,
+            attempts=1,
+            unavailable=EmbedderUnavailable,
         )
 
     @property
     def fingerprint(self) -> str:
         """Model and prefixes; the address only where the model has no name of its own."""
         wanted = self._settings
-        place = f"@{self._url.host}" if wanted.model == "default" else ""
+        place = f"@{urlsplit(wanted.base_url).hostname}" if wanted.model == "default" else ""
         prefixes = f"|{wanted.query_prefix}|{wanted.passage_prefix}"
         return f"http:{wanted.model}{place}{prefixes if prefixes != '||' else ''}"
 
@@ -88,35 +89,29 @@ class HttpEmbedder:
         return self._dimension
 
     async def embed_questions(self, texts: Sequence[str]) -> Vectors:
-        return await self._embed([self._settings.query_prefix + clean(text) for text in texts])
+        timeout_s = min(_QUESTION_TIMEOUT_S, self._settings.timeout_s)
+        return await self._embed([self._settings.query_prefix + clean(text) for text in texts], timeout_s)
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
-        return await self._embed([self._settings.passage_prefix + clean(text) for text in texts])
+        prefixed = [self._settings.passage_prefix + clean(text) for text in texts]
+        return await self._embed(prefixed, self._settings.timeout_s)
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def _embed(self, texts: list[str]) -> Vectors:
+    async def _embed(self, texts: list[str], timeout_s: float) -> Vectors:
         size = self._settings.batch_size
-        batches = [await self._embed_batch(texts[start : start + size]) for start in range(0, len(texts), size)]
+        starts = range(0, len(texts), size)
+        batches = [await self._embed_batch(texts[start : start + size], timeout_s) for start in starts]
         return np.concatenate(batches) if batches else no_vectors()
 
-    async def _embed_batch(self, texts: list[str]) -> Vectors:
+    async def _embed_batch(self, texts: list[str], timeout_s: float) -> Vectors:
         wanted = {"model": self._settings.model, "input": texts, "encoding_format": "float"}
         try:
-            response = await self._client.post(self._url, json=wanted)
-        except (httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise Misconfigured(f"CAIRN_EMBED_BASE_URL or CAIRN_EMBED_API_KEY can't be used: {error}") from error
-        except httpx.TransportError as error:
-            raise EmbedderUnavailable(f"the embeddings endpoint did not answer: {error or type(error).__name__}") from (
-                error
-            )
-        _check(response)
-        try:
-            rows = response.json()["data"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise InvalidModelReply("the embeddings endpoint's reply is not JSON with `data`") from error
-        vectors = read_rows(rows, len(texts))
+            reply = await self._service.post("embeddings", wanted, timeout_s=timeout_s)
+        except RequestRefused as refused:
+            raise Misconfigured(f"check CAIRN_EMBED_MODEL and CAIRN_EMBED_BATCH_SIZE: {refused}") from refused
+        vectors = read_rows(reply.get("data") if isinstance(reply, dict) else None, len(texts))
         if vectors.shape[1] != (self._dimension or vectors.shape[1]):
             raise InvalidModelReply(
                 f"the embeddings endpoint changed its vector size from {self._dimension} to {vectors.shape[1]}"
@@ -142,37 +137,3 @@ def read_rows(rows: Any, count: int) -> Vectors:
     if not np.isfinite(vectors).all():
         raise InvalidModelReply("an embedding holds NaN or infinity")
     return vectors
-
-
-def _check(response: httpx.Response) -> None:
-    """Sort an HTTP status into the errors of Cairn."""
-    status = response.status_code
-    if status < 300:
-        return
-    told = f"HTTP {status}: {response.text[:_MAX_TOLD_CHARS]}"
-    if status in _TRY_AGAIN or status >= 500:
-        wait_s = retry_after_s(response.headers.get("Retry-After"), now=time.time())
-        raise EmbedderUnavailable(f"the embeddings endpoint refused for now, {told}", retry_after_s=wait_s)
-    setting = {
-        401: "CAIRN_EMBED_API_KEY",
-        403: "CAIRN_EMBED_API_KEY",
-        404: "CAIRN_EMBED_MODEL or CAIRN_EMBED_BASE_URL (it ends in /v1)",
-        413: "CAIRN_EMBED_BATCH_SIZE (smaller)",
-        422: "CAIRN_EMBED_MODEL or CAIRN_EMBED_BATCH_SIZE (smaller)",
-        400: "CAIRN_EMBED_MODEL or CAIRN_EMBED_BATCH_SIZE (smaller)",
-    }.get(status, "CAIRN_EMBED_BASE_URL")
-    raise Misconfigured(f"the embeddings endpoint refused; check {setting}. {told}")
-
-
-def retry_after_s(value: str | None, *, now: float) -> float | None:
-    """Seconds of a Retry-After header (seconds, or a date), at least 0; None where it is absent or unreadable."""
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - now
-        except ValueError:
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None

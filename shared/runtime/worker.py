@@ -134,6 +134,10 @@ class Worker:
     async def _watch(self) -> None:
         while True:
             self.pulse.beat()
+            if self.settings.parent_pid not in (None, os.getppid()):
+                _log.warning("the launcher is gone: stopping")
+                self.app.exit()
+                return
             for subscriber in self.subscribers:
                 if subscriber.failure is not None:
                     self._break(subscriber.failure)

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from shared.clients.breaker import CircuitBreaker
 from shared.clients.chat import Completion, HttpChat, NoCompletion, completion_or_reason, open_chat, read_completion
-from shared.clients.http import CircuitBreaker, Endpoint, JsonService, RequestRefused, retry_after_s, sort_status
+from shared.clients.http import Endpoint, JsonService, RequestRefused, retry_after_s, sort_status
 from shared.errors import InvalidModelReply, Misconfigured, ModelUnavailable, SearchUnavailable
 from shared.settings import LlmSettings
 from tests.support.mock_openai import Answer, MockOpenAI, completion

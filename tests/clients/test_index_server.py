@@ -31,7 +31,7 @@ class Server:
         self.asked: list[tuple[str, str, Any]] = []
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
-        body = json.loads(request.content) if request.content else None
+        body: Any = json.loads(request.content) if request.content else None
         self.asked.append((request.method, request.url.path, body))
         if self.refuse is not None:
             return self.refuse()
@@ -73,7 +73,7 @@ class Server:
         }
 
 
-def index_on(server: Server) -> QdrantIndex:
+def index_on(server: Callable[[httpx.Request], httpx.Response]) -> QdrantIndex:
     client = AsyncQdrantClient(
         "http://qdrant.test:6333", transport=httpx.MockTransport(server), check_compatibility=False
     )
@@ -120,19 +120,12 @@ async def test_a_collection_is_made_with_its_manifest_and_payload_indexes() -> N
 
 async def test_two_retrievers_may_make_a_collection_at_once() -> None:
     server = Server(exists=False)
-    index = index_on(server)
-    answer = server.__call__
 
     def conflict(request: httpx.Request) -> httpx.Response:
-        reply = answer(request)
+        reply = server(request)
         return httpx.Response(409) if (request.method, request.url.path) == ("PUT", "/collections/docs") else reply
 
-    index = QdrantIndex(
-        AsyncQdrantClient(
-            "http://qdrant.test:6333", transport=httpx.MockTransport(conflict), check_compatibility=False
-        ),
-        fingerprint="bag-of-words",
-    )
+    index = index_on(conflict)
     await index.ensure("docs", DIMENSION)
     await index.aclose()
 

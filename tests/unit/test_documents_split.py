@@ -15,7 +15,7 @@ FAST = settings(max_examples=40, deadline=None, phases=(Phase.explicit, Phase.ge
 KINDS: tuple[BlockKind, ...] = ("text", "table", "code")
 
 # Words by number and length, which Hypothesis draws and shrinks fast; scripts without spaces may be cut anywhere.
-words = st.builds(lambda number, size: f"{number}слово-éa" * size, st.integers(0, 999), st.integers(1, 4))
+words = st.builds(lambda number, size: f"{number}слово-éa" * size, st.integers(0, 999), st.integers(1, 2))
 lines = st.lists(words, min_size=1, max_size=12).map(" ".join)
 texts = st.lists(lines, min_size=1, max_size=8).map("\n".join)
 block_lists = st.lists(
