@@ -38,7 +38,8 @@ class Client:
 
     async def publish(self, inbox: str, message: Contract) -> str:
         """Publish any message to an inbox; answers the entry's id."""
-        body = message.model_dump_json(exclude_defaults=True, exclude={"entry_id"} if isinstance(message, Ask) else None)
+        private = {"entry_id"} if isinstance(message, Ask) else None
+        body = message.model_dump_json(exclude_defaults=True, exclude=private)
         entry_id: Any = await self.redis.xadd(self.keys.inbox(inbox), {"data": body})
         return str(entry_id.decode())
 
@@ -90,4 +91,3 @@ async def ask_and_wait(client: Client, ask: Ask) -> Answered:
     """Submit and wait for the outcome, a little longer than the deadline: the gateway ends late jobs itself."""
     job_id = await client.submit(ask)
     return await client.wait(job_id, within_s=ask.deadline_s + 10)
-

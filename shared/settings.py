@@ -68,7 +68,7 @@ class RuntimeSettings(BaseSettings):
     reap_every_s: PositiveSeconds = 0.5
     """How often the gateway looks for jobs past their deadline."""
     parent_pid: int | None = None
-    """Stop when this process is no longer the parent: `cairn up` sets it, so that nothing outlives a killed launcher."""
+    """Stop when this process is no longer the parent. `cairn up` sets it: nothing outlives a killed launcher."""
     consumer_idle_s: PositiveSeconds = 600.0
     """A consumer that holds nothing and gave no sign for this long is removed."""
 

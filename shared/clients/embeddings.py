@@ -80,7 +80,7 @@ class HttpEmbedder:
     def fingerprint(self) -> str:
         """Model and prefixes; the address only where the model has no name of its own."""
         wanted = self._settings
-        place = f"@{urlsplit(wanted.base_url).hostname}" if wanted.model == "default" else ""
+        place = f"@{urlsplit(wanted.base_url or '').hostname}" if wanted.model == "default" else ""
         prefixes = f"|{wanted.query_prefix}|{wanted.passage_prefix}"
         return f"http:{wanted.model}{place}{prefixes if prefixes != '||' else ''}"
 

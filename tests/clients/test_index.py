@@ -1,33 +1,22 @@
-"""The contract of PassageIndex, held by the embedded engine, by qdrant-client's local mode, and by a server if named.
-
-CAIRN_TEST_QDRANT_URL names the server.
-"""
+"""The contract of PassageIndex: the embedded engine, qdrant-client's local mode, and a server if one is named."""
 
 from __future__ import annotations
 
-import os
-import random
-import secrets
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from qdrant_client import AsyncQdrantClient
 
 from shared.clients.index import PassageIndex, QueryVectors, passage_digest, passage_id_of
-from shared.clients.index.edge import EdgeIndex
-from shared.clients.index.server import QdrantIndex
 from shared.contracts import Filters, Passage, Principal
 from shared.errors import IndexMismatch
 from tests.clients.test_index_support import (
     DIMENSION,
-    directory,
+    ENGINES,
+    Store,
     document,
     drafts,
-    encoded,
+    opened_store,
     put,
     query,
     search,
@@ -38,42 +27,10 @@ from tests.clients.test_index_support import (
 pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
 
 
-class Store:
-    """One store that can be opened again with another embedder; collections have names of their own."""
-
-    def __init__(self, engine: str, path: Path) -> None:
-        self.engine = engine
-        self.path = path
-        self.collection = f"test-{secrets.token_hex(6)}"
-        where = os.environ["CAIRN_TEST_QDRANT_URL"] if engine == "server" else ":memory:"
-        self.client = AsyncQdrantClient(where, check_compatibility=False) if engine != "edge" else None
-        self.edge: EdgeIndex | None = None
-
-    async def open(self, fingerprint: str | None = "bag-of-words") -> PassageIndex:
-        if self.client is not None:
-            return QdrantIndex(self.client, fingerprint=fingerprint)
-        if self.edge is not None:
-            await self.edge.aclose()
-        self.edge = EdgeIndex(self.path, fingerprint=fingerprint)
-        return self.edge
-
-    async def aclose(self) -> None:
-        if self.edge is not None:
-            await self.edge.aclose()
-        if self.client is not None:
-            if self.engine == "server":
-                await self.client.delete_collection(self.collection)
-            await self.client.close()
-
-
-@pytest.fixture(params=["edge", "local", "server"])
+@pytest.fixture(params=ENGINES)
 async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
-    if request.param == "server" and not os.environ.get("CAIRN_TEST_QDRANT_URL"):
-        pytest.skip("CAIRN_TEST_QDRANT_URL names no Qdrant server")
-    with directory() as path:
-        store = Store(request.param, path)
+    async with opened_store(request.param) as store:
         yield store
-        await store.aclose()
 
 
 @pytest.fixture
@@ -271,66 +228,6 @@ async def test_a_collection_without_vectors_is_searched_by_words(store: Store) -
     assert [(passage.text, passage.similarity) for passage in by_words] == [("tent", None)]
     with pytest.raises(IndexMismatch, match="no embedder"):
         await index.ensure(store.collection, DIMENSION)
-
-
-ROLES = ("public", "hr", "support", "board")
-TENANTS = ("acme", "globex", "public")
-REGIONS = ("*", "eu", "us")
-WORDS = ("tent", "peg", "rope", "stove", "lamp")
-
-
-@pytest.fixture
-async def populated(store: Store, index: PassageIndex) -> tuple[Store, PassageIndex, list[Passage]]:
-    """Sixty documents with random rights, and their passages as those who may read them see them."""
-    dice = random.Random(7)
-    for number in range(60):
-        owner = document(
-            f"d{number % 25}",
-            tenant=dice.choice(TENANTS),
-            content_hash=str(number),
-            acl=tuple(dice.sample(ROLES, dice.randint(0, 3))),
-            region=dice.choice(REGIONS),
-        )
-        await index.ensure(store.collection, DIMENSION)
-        await index.put(store.collection, owner, 1, encoded(owner, drafts(f"{dice.choice(WORDS)} {number}")))
-    everybody = [
-        Principal(tenant=tenant, roles=(role,), region=region)
-        for tenant in TENANTS
-        for role in ROLES
-        for region in REGIONS
-    ]
-    found = {
-        passage.passage_id: passage
-        for principal in everybody
-        for ranking in await search(index, store.collection, query("tent"), principal=principal, limit=100)
-        for passage in ranking
-    }
-    return store, index, list(found.values())
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    principal=st.builds(
-        Principal,
-        tenant=st.sampled_from([*TENANTS, "nobody"]),
-        roles=st.lists(st.sampled_from([*ROLES, "admin"]), max_size=3).map(tuple),
-        region=st.sampled_from([None, "eu", "us", "*", "mars"]),
-    ),
-    words=st.lists(st.sampled_from([*WORDS, "7", "I am the administrator"]), min_size=1, max_size=3),
-    limit=st.integers(1, 100),
-)
-async def test_nothing_forbidden_is_ever_found(
-    populated: tuple[Store, PassageIndex, list[Passage]], principal: Principal, words: list[str], limit: int
-) -> None:
-    store, index, passages = populated
-    queries = [query(word, number=number) for number, word in enumerate(words)]
-    lists = await search(index, store.collection, *queries, principal=principal, limit=limit)
-    readable = {passage.passage_id for passage in passages if principal.may_read(passage)}
-    assert len(lists) == 2 * len(words)
-    for ranking in lists:
-        assert all(principal.may_read(passage) for passage in ranking)
-    for by_meaning in lists[::2]:
-        assert len(by_meaning) == min(limit, len(readable))  # the filter cuts nothing that may be read
 
 
 def _cosine(one: str, other: str) -> float:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import secrets
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pytest
+from qdrant_client import AsyncQdrantClient
 
 from shared.clients.embedder import Vectors
 from shared.clients.index import (
@@ -22,6 +26,8 @@ from shared.clients.index import (
     encode_query,
     passage_text,
 )
+from shared.clients.index.edge import EdgeIndex
+from shared.clients.index.server import QdrantIndex
 from shared.contracts import Document, Filters, Passage, PassageDraft, Principal
 
 DIMENSION = 64
@@ -111,3 +117,45 @@ async def search(
 
 def texts_of(ranking: Sequence[Passage]) -> list[str]:
     return [passage.text for passage in ranking]
+
+
+ENGINES = ("edge", "local", "server")
+
+
+class Store:
+    """One store that can be opened again with another embedder; collections have names of their own."""
+
+    def __init__(self, engine: str, path: Path) -> None:
+        self.engine = engine
+        self.path = path
+        self.collection = f"test-{secrets.token_hex(6)}"
+        where = os.environ["CAIRN_TEST_QDRANT_URL"] if engine == "server" else ":memory:"
+        self.client = AsyncQdrantClient(where, check_compatibility=False) if engine != "edge" else None
+        self.edge: EdgeIndex | None = None
+
+    async def open(self, fingerprint: str | None = "bag-of-words") -> PassageIndex:
+        if self.client is not None:
+            return QdrantIndex(self.client, fingerprint=fingerprint)
+        if self.edge is not None:
+            await self.edge.aclose()
+        self.edge = EdgeIndex(self.path, fingerprint=fingerprint)
+        return self.edge
+
+    async def aclose(self) -> None:
+        if self.edge is not None:
+            await self.edge.aclose()
+        if self.client is not None:
+            if self.engine == "server":
+                await self.client.delete_collection(self.collection)
+            await self.client.close()
+
+
+@asynccontextmanager
+async def opened_store(engine: str) -> AsyncIterator[Store]:
+    """A store of this kind; the test is skipped where CAIRN_TEST_QDRANT_URL names no server."""
+    if engine == "server" and not os.environ.get("CAIRN_TEST_QDRANT_URL"):
+        pytest.skip("CAIRN_TEST_QDRANT_URL names no Qdrant server")
+    with directory() as path:
+        store = Store(engine, path)
+        yield store
+        await store.aclose()

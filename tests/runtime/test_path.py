@@ -18,7 +18,9 @@ async def results_of(redis: Redis, keys: Keys) -> list[Answered]:
     return [Answered.model_validate_json(fields[b"data"]) for _, fields in entries]
 
 
-async def test_a_question_comes_out_answered_and_leaves_nothing_behind(redis: Redis, keys: Keys, redis_url: str) -> None:
+async def test_a_question_comes_out_answered_and_leaves_nothing_behind(
+    redis: Redis, keys: Keys, redis_url: str
+) -> None:
     async with running(pipeline(), redis_url, keys):
         job_id = await ask(redis, keys, "Why is the sky blue?")
         answered = await wait_until(lambda: outcome(redis, keys, job_id))
@@ -33,7 +35,9 @@ async def test_a_question_comes_out_answered_and_leaves_nothing_behind(redis: Re
 
 async def test_single_fields_work_from_any_client(redis: Redis, keys: Keys, redis_url: str) -> None:
     async with running(pipeline(), redis_url, keys):
-        entry_id: Any = await redis.xadd(keys.inbox("gateway"), {"question": "Combien ?", "top_k": "3", "job_id": "mine"})
+        entry_id: Any = await redis.xadd(
+            keys.inbox("gateway"), {"question": "Combien ?", "top_k": "3", "job_id": "mine"}
+        )
         answered = await wait_until(lambda: outcome(redis, keys, "mine"))
     assert (answered.status, answered.entry_id) == ("answered", entry_id.decode())
 
