@@ -11,6 +11,13 @@ from redis.asyncio import Redis
 
 from shared.runtime.embedded_redis import start_server, stop_server
 from shared.runtime.keys import Keys
+from shared.runtime.logs import set_up_logs
+from shared.settings import ObserveSettings
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quiet_logs() -> None:
+    set_up_logs(ObserveSettings(log_level="error", log_format="json"))
 
 
 @pytest.fixture(scope="session")

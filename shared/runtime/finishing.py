@@ -34,14 +34,20 @@ class Finishing:
         self.consumer = consumer
         self._place = (inbox.name, inbox.group)
 
-    async def succeed(self, delivery: Delivery, message: Contract, result: Contract, took: Took) -> Fate:
-        """Publish what the handler returned."""
+    def check(self, result: object) -> None:
+        """Raises TypeError for what the handler's signature does not declare: a bug of the handler's."""
         if not isinstance(result, self.inbox.signature.emits):
             raise TypeError(
                 f"the handler of {self.inbox.name} returned {type(result).__name__}, which it doesn't declare"
             )
+
+    async def succeed(self, delivery: Delivery, message: Contract, result: Contract, took: Took) -> Fate:
+        """Publish what the handler returned."""
         if isinstance(message, Ask) and isinstance(result, Rewrite):
-            return await self._admit(delivery, result, took)
+            fate = await self._admit(delivery, result, took)
+            if fate == "taken":
+                return await self._reject(delivery, message, "job_id: already in use; choose another")
+            return fate
         if isinstance(message, Ingest) and isinstance(result, Ingested):
             return await self._settle(delivery, message, result)
         if isinstance(message, Command) and isinstance(result, Command):

@@ -130,10 +130,10 @@ class Handling:
             raise _WorkersDied(
                 f"handed over {task.delivery.deliveries - 1} times and never finished: it seems to kill its workers"
             )
-        if math.isinf(task.deadline):
-            return await call()
-        async with asyncio.timeout(max(0.0, task.deadline - time.time())):
-            return await call()
+        async with asyncio.timeout(None if math.isinf(task.deadline) else max(0.0, task.deadline - time.time())):
+            result = await call()
+        self.finishing.check(result)
+        return result
 
     async def _give_up(self, task: _InHand, error: Exception, reason: str) -> tuple[str, str]:
         text = str(error) or repr(error)

@@ -23,8 +23,11 @@ def set_up_logs(settings: ObserveSettings, **always: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
+    # Plain tracebacks: the pretty ones print local variables, which hold questions and keys.
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer() if console else structlog.processors.JSONRenderer(ensure_ascii=False)
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        if console
+        else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
     level = getattr(logging, settings.log_level.upper())
     structlog.configure(

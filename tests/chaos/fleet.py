@@ -9,10 +9,11 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import redis as redis_sync
 import uvloop
@@ -64,7 +65,12 @@ async def generate(msg: Generate) -> Answered:
 
 
 def stage_named(name: str) -> Stage:
-    handlers = {"rewriter": rewrite, "retriever": retrieve, "grader": grade, "generator": generate}
+    handlers: dict[str, Callable[..., Any]] = {
+        "rewriter": rewrite,
+        "retriever": retrieve,
+        "grader": grade,
+        "generator": generate,
+    }
     return bus.gateway() if name == "gateway" else bus.stage(handlers[name], max_workers=4)
 
 

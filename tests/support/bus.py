@@ -20,7 +20,6 @@ from shared.contracts import (
     Answered,
     Budget,
     Command,
-    Contract,
     Generate,
     Grade,
     Header,
@@ -117,7 +116,7 @@ async def serve(worker: Worker) -> None:
     """Run a worker to its end; for tests, without taking over the process's signals."""
     async with worker.app.lifespan_context():
         await worker.app.start()
-        while not worker.app._should_exit:
+        while not worker.app._should_exit:  # noqa: ASYNC110  as FastStream itself does
             await asyncio.sleep(0.01)
         await worker.app.stop()
     await worker.redis.aclose()
@@ -135,7 +134,7 @@ def question(text: str = "How long do I have to return a tent?", **fields: Any) 
 
 async def ask(redis: Redis, keys: Keys, text: str = "Why?", **fields: Any) -> str:
     """Submit a question; answers its job id."""
-    entry_id = await redis.xadd(keys.inbox("gateway"), {"data": json.dumps({"question": text, **fields})})
+    entry_id: Any = await redis.xadd(keys.inbox("gateway"), {"data": json.dumps({"question": text, **fields})})
     return str(fields.get("job_id") or entry_id.decode())
 
 
@@ -168,11 +167,7 @@ async def residue(redis: Redis, keys: Keys) -> dict[str, Any]:
     return left
 
 
-def published(command: Contract) -> dict[str, str]:
-    return {"data": command.model_dump_json()}
-
-
 async def put(redis: Redis, keys: Keys, command: Command) -> str:
     """Publish a command behind the gateway's back, as a forger would."""
-    entry_id: Any = await redis.xadd(keys.inbox(command.inbox), published(command))
+    entry_id: Any = await redis.xadd(keys.inbox(command.inbox), {"data": command.model_dump_json()})
     return str(entry_id.decode())

@@ -6,12 +6,18 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
 
-async def wait_until(condition: Callable[[], T | Awaitable[T]], *, within_s: float = 10.0) -> T:
+@overload
+async def wait_until(condition: Callable[[], Awaitable[T | None]], *, within_s: float = 10.0) -> T: ...
+@overload
+async def wait_until(condition: Callable[[], T | None], *, within_s: float = 10.0) -> T: ...
+
+
+async def wait_until(condition: Callable[[], Any], *, within_s: float = 10.0) -> Any:
     """The condition's first true value. Fails, naming the condition, when there is none in time."""
     deadline = time.monotonic() + within_s
     while True:
