@@ -46,7 +46,7 @@ def places_of(folder: Path) -> dict[str, Place]:
         except UnreadableDocument:
             continue
         for source in sources:
-            document = Document(document_id=source.document_id, title="", uri="", content_hash="")
+            document = Document(document_id=source.document_id, title="", uri="", content_hash=source.content_hash)
             for draft in split(source, SplitSettings()):
                 places[passage_id_of(document, draft.ordinal)] = Place(source.document_id, draft.anchor)
     return places

@@ -7,7 +7,6 @@ as progress.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 import uuid
@@ -69,7 +68,7 @@ class _Run:
         self.options = {name: value for name, value in options.items() if value}
         self.errors: dict[str, str] = {}
         self.outcomes: dict[str, str] = {}
-        self.passages = 0
+        self.passages: dict[str, int] = {}
         self.started = time.monotonic()
 
     def messages(self, paths: list[Path], root: Path | None) -> Iterator[Ingest]:
@@ -118,13 +117,11 @@ class _Run:
             return
         metadata: dict[str, Any] = dict(source.metadata)
         placed = self._placed(metadata)
-        # Who may read it is part of a version: another ACL must reach the index though the text is the same.
-        version = json.dumps([source.content_hash, placed], sort_keys=True)
         document = Document(
             document_id=source.document_id,
             title=source.title,
             uri=source.uri,
-            content_hash=hashlib.sha256(version.encode()).hexdigest(),
+            content_hash=source.content_hash,
             language=source.language,
             owner=metadata.get("owner"),
             valid_from=metadata.get("valid_from"),
@@ -150,7 +147,7 @@ class _Run:
         elif data["status"] != "part" and self.outcomes.get(name) in (None, "unchanged"):
             # A document of several parts is heard of several times; that it changed is the news.
             self.outcomes[name] = data["status"]
-            self.passages += data["passages"]
+            self.passages[name] = data["passages"]
 
     def report(self, *, as_json: bool) -> None:
         """What became of it all."""
@@ -161,7 +158,7 @@ class _Run:
                 {
                     "run_id": self.run_id,
                     "documents": counts,
-                    "passages": self.passages,
+                    "passages": sum(self.passages.values()),
                     "seconds": seconds,
                     "errors": self.errors,
                 }
@@ -170,7 +167,7 @@ class _Run:
         for problem in self.errors.values():
             err.print(f"[yellow]{escape(problem)}[/yellow]")
         said = ", ".join(f"{count} {status}" for status, count in counts.items()) or "nothing"
-        out.print(f"documents: {said}; {self.passages} passages, {len(self.errors)} errors, {seconds} s")
+        out.print(f"documents: {said}; {sum(self.passages.values())} passages, {len(self.errors)} errors, {seconds} s")
 
 
 def _bounded(drafts: list[PassageDraft]) -> Iterator[list[PassageDraft]]:

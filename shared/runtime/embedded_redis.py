@@ -102,9 +102,20 @@ def stop_server(data_dir: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(server.pid, signal.SIGTERM)
     deadline = time.monotonic() + START_TIMEOUT_S
-    while _answering_pid(server.url) is not None and time.monotonic() < deadline:
+    while _is_alive(server.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     (data_dir / "redis.json").unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    """Whether the process still runs; one that has ended and that nobody has waited for does not."""
+    try:
+        os.kill(pid, 0)
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    except ProcessLookupError:
+        return False
+    except OSError:  # no /proc on this system
+        return True
 
 
 def _answering_pid(url: str) -> int | None:
