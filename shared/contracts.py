@@ -14,35 +14,83 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
-PUBLIC_TENANT = "public"
-PUBLIC_ROLE = "public"
-"""The role everybody has; a passage without an ACL carries it."""
-ANY_REGION = "*"
+from shared.ingestion import Document, Ingest, Ingested, PassageDraft
+from shared.job import (
+    ANY_REGION,
+    MAX_QUESTION_CHARS,
+    PUBLIC_ROLE,
+    PUBLIC_TENANT,
+    AnswerForm,
+    Budget,
+    Contract,
+    Header,
+    JobId,
+    Name,
+    Origin,
+    Principal,
+    Relevance,
+    Role,
+    Route,
+    Score,
+    StageTiming,
+    StageUsage,
+    Status,
+    TrailPassage,
+    TrailStep,
+    Verdict,
+    WebPolicy,
+)
+from shared.passages import Evidence, Passage, PassageGrade, WebPage
 
-MAX_QUESTION_CHARS = 8_000
-
-JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
-Role = Annotated[str, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
-Score = Annotated[float, Field(ge=0.0, le=1.0)]
-
-Route = Literal["technical", "factual", "comparative", "procedural"]
-Verdict = Literal["correct", "ambiguous", "incorrect"]
-Relevance = Literal["relevant", "partial", "irrelevant"]
-Origin = Literal["index", "web"]
-WebPolicy = Literal["auto", "off", "only"]
-AnswerForm = Literal["full", "citations"]
-Status = Literal["answered", "abstained", "citations", "failed", "cancelled", "timed_out"]
-
-
-class Contract(BaseModel):
-    """Frozen, and strict about unknown fields: a typo must not be silently ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+__all__ = [
+    "ANY_REGION",
+    "COMMANDS",
+    "MAX_QUESTION_CHARS",
+    "PUBLIC_ROLE",
+    "PUBLIC_TENANT",
+    "AnswerForm",
+    "Answered",
+    "Ask",
+    "Budget",
+    "Citation",
+    "Command",
+    "Contract",
+    "Document",
+    "Evidence",
+    "Filters",
+    "Generate",
+    "Grade",
+    "Header",
+    "Ingest",
+    "Ingested",
+    "JobId",
+    "Name",
+    "Origin",
+    "Passage",
+    "PassageDraft",
+    "PassageGrade",
+    "Principal",
+    "Question",
+    "Relevance",
+    "Retrieve",
+    "Rewrite",
+    "Role",
+    "Route",
+    "Score",
+    "SearchWeb",
+    "StageTiming",
+    "StageUsage",
+    "Status",
+    "TrailPassage",
+    "TrailStep",
+    "Turn",
+    "Verdict",
+    "WebPage",
+    "WebPolicy",
+]
 
 # --- what a client sends -------------------------------------------------------------------------------------------
 
@@ -92,130 +140,7 @@ class Ask(Question):
     """Id of the entry that carried the question; set by the gateway, refused from clients."""
 
 
-# --- what every command carries ------------------------------------------------------------------------------------
-
-
-class Principal(Contract):
-    """Who asks, from the verified token. It becomes a filter inside the search and never enters a prompt."""
-
-    tenant: Name = PUBLIC_TENANT
-    subject: str | None = None
-    roles: tuple[Role, ...] = ()
-    region: str | None = None
-
-    def may_read(self, passage: Passage) -> bool:
-        """Whether tenant, roles and region admit this passage: the same rule as the search filter, checked again."""
-        return (
-            passage.tenant == self.tenant
-            and not {PUBLIC_ROLE, *self.roles}.isdisjoint(passage.acl)
-            and passage.region in (ANY_REGION, self.region)
-        )
-
-
-class Budget(Contract):
-    """What this job may still spend on models."""
-
-    model_calls: int = Field(default=60, ge=0)
-    tokens: int = Field(default=100_000, ge=0)
-
-
-class StageTiming(Contract):
-    """Queue wait and work of one delivery, in seconds."""
-
-    stage: str
-    hop: int
-    wait_s: float
-    work_s: float
-
-
-class StageUsage(Contract):
-    """Model calls and tokens of one stage; `estimated` where the endpoint reported no usage."""
-
-    stage: str
-    calls: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    estimated: bool = False
-
-
-class TrailPassage(Contract):
-    """A passage as the trail remembers it: which, from where, how it scored and was graded. Never its text."""
-
-    passage_id: str
-    origin: Origin
-    score: float
-    query: int = 0
-    """Index of the query that brought it."""
-    grade: Score | None = None
-    relevance: Relevance | None = None
-    reason: str = ""
-
-
-class TrailStep(Contract):
-    """One search and what was made of it."""
-
-    hop: int
-    route: Route | None = None
-    queries: tuple[str, ...] = ()
-    passages: tuple[TrailPassage, ...] = ()
-    verdict: Verdict | None = None
-    reason: str = ""
-
-
-class Header(Contract):
-    """What belongs to the job and not to one stage."""
-
-    job_id: JobId
-    entry_id: str
-    """Id of the entry in `cairn:gateway` that started the job."""
-    principal: Principal = Principal()
-    submitted_at: float
-    deadline: float
-    hop: int = 0
-    budget: Budget = Budget()
-    language: str = "en"
-    """Language of the question, in which the answer is written (ISO 639-1)."""
-    traceparent: str | None = None
-    versions: dict[str, str] = Field(default_factory=dict)
-    """Prompt and index versions used so far, by name."""
-    trail: tuple[TrailStep, ...] = ()
-    timings: tuple[StageTiming, ...] = ()
-    usage: tuple[StageUsage, ...] = ()
-    degraded: tuple[str, ...] = ()
-    """What was done without, and why; shown in the outcome."""
-
-    def updated(
-        self,
-        *,
-        step: TrailStep | None = None,
-        usage: StageUsage | None = None,
-        timing: StageTiming | None = None,
-        degraded: tuple[str, ...] = (),
-        versions: dict[str, str] | None = None,
-        language: str | None = None,
-        hop: int | None = None,
-    ) -> Self:
-        """This header with additions; spent calls and tokens come off the budget."""
-        changes: dict[str, Any] = {}
-        if step is not None:
-            changes["trail"] = (*self.trail, step)
-        if usage is not None and usage.calls:
-            changes["usage"] = (*self.usage, usage)
-            changes["budget"] = Budget(
-                model_calls=max(0, self.budget.model_calls - usage.calls),
-                tokens=max(0, self.budget.tokens - usage.prompt_tokens - usage.completion_tokens),
-            )
-        if timing is not None:
-            changes["timings"] = (*self.timings, timing)
-        if degraded:
-            changes["degraded"] = tuple(dict.fromkeys((*self.degraded, *degraded)))
-        if versions:
-            changes["versions"] = {**self.versions, **versions}
-        if language is not None:
-            changes["language"] = language
-        if hop is not None:
-            changes["hop"] = hop
-        return self.model_copy(update=changes)
+# --- commands -----------------------------------------------------------------------------------------------------
 
 
 class Command(Contract):
@@ -233,62 +158,6 @@ class Command(Contract):
     def evidence_so_far(self) -> tuple[Evidence, ...]:
         """The best evidence known when this command was published: what a timed-out job can still cite."""
         return ()
-
-
-# --- passages and grades -------------------------------------------------------------------------------------------
-
-
-class Passage(Contract):
-    """A retrieved unit of a document, or of a web page."""
-
-    passage_id: str
-    document_id: str
-    title: str
-    uri: str
-    section: str = ""
-    """Heading path, outermost first, joined by ` › `."""
-    anchor: str | None = None
-    page: int | None = None
-    """1-based page of a paged document."""
-    text: str
-    language: str = "und"
-    tenant: Name = PUBLIC_TENANT
-    acl: tuple[Role, ...] = (PUBLIC_ROLE,)
-    region: str = ANY_REGION
-    origin: Origin = "index"
-    query: int = 0
-    """Index of the query that brought it."""
-    score: float = 0.0
-    """Fused retrieval score, comparable within one search only."""
-    similarity: float | None = None
-    """Cosine of question and passage in [-1, 1], where the search had vectors."""
-
-
-class WebPage(Contract):
-    """A page that a web search found: where it is, what it is called, and the search engine's excerpt of it."""
-
-    url: str
-    title: str
-    snippet: str
-
-
-class PassageGrade(Contract):
-    """The judge's word on one passage. Without a score it is ungraded, which is never the same as irrelevant."""
-
-    score: Score | None = None
-    relevance: Relevance | None = None
-    reason: str = ""
-
-
-class Evidence(Contract):
-    """A passage that survived grading, and the strips of it worth reading, each word for word from its text."""
-
-    passage: Passage
-    grade: PassageGrade
-    strips: tuple[str, ...]
-
-
-# --- commands ------------------------------------------------------------------------------------------------------
 
 
 class Rewrite(Command):
@@ -429,65 +298,6 @@ class Answered(Contract):
             seconds=round(max(0.0, now - header.submitted_at), 4),
             **fields,
         )
-
-
-# --- ingestion -----------------------------------------------------------------------------------------------------
-
-
-class Document(Contract):
-    """The source of passages. `document_id` is stable over versions, `content_hash` changes with the content."""
-
-    document_id: Annotated[str, StringConstraints(min_length=1, max_length=512)]
-    title: str
-    uri: str
-    content_hash: str
-    collection: Name | None = None
-    tenant: Name = PUBLIC_TENANT
-    acl: tuple[Role, ...] = (PUBLIC_ROLE,)
-    region: str = ANY_REGION
-    language: str = "und"
-    owner: str | None = None
-    valid_from: str | None = None
-    valid_to: str | None = None
-
-
-class PassageDraft(Contract):
-    """A passage before it is embedded."""
-
-    ordinal: int = Field(ge=0)
-    section: str = ""
-    anchor: str | None = None
-    page: int | None = None
-    text: Annotated[str, StringConstraints(min_length=1)]
-    language: str = "und"
-
-
-class Ingest(Contract):
-    """One part of a document for the index, or its removal.
-
-    A document of more passages than one message may hold travels in `parts` messages; the old version leaves the
-    index when all parts of the new one are in.
-    """
-
-    inbox: ClassVar[str] = "ingest"
-
-    run_id: JobId
-    action: Literal["put", "delete"] = "put"
-    document: Document
-    part: int = Field(default=0, ge=0)
-    parts: int = Field(default=1, ge=1)
-    passage_total: int = Field(default=0, ge=0)
-    passages: tuple[PassageDraft, ...] = ()
-
-
-class Ingested(Contract):
-    """What became of one `Ingest`, as an event of its run."""
-
-    document_id: str
-    status: Literal["indexed", "replaced", "unchanged", "part", "deleted", "absent", "failed"]
-    passages: int = 0
-    seconds: float = 0.0
-    error: str = ""
 
 
 COMMANDS: tuple[type[Command], ...] = (Rewrite, Retrieve, Grade, SearchWeb, Generate)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shared.contracts import Answered, Command, Contract
+
 STAGES = ("gateway", "rewriter", "retriever", "grader", "websearch", "generator")
 INBOXES: dict[str, str] = {**{stage: stage for stage in STAGES}, "ingest": "retriever"}
 """Inbox name -> consumer group, which is the name of the service that reads it."""
@@ -17,6 +19,12 @@ class Keys:
 
     def inbox(self, name: str) -> str:
         return f"{self.prefix}{name}"
+
+    def destination(self, message: type[Contract]) -> str | None:
+        """The stream that messages of this type go to; None for those that go into a job's events."""
+        if issubclass(message, Answered):
+            return self.results
+        return self.inbox(message.inbox) if issubclass(message, Command) else None
 
     def job(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}"

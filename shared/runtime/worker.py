@@ -102,8 +102,9 @@ class Worker:
         call.__doc__ = inbox.signature.accepts.__doc__
         subscriber(call)
         for emitted in inbox.signature.emits:
-            if (target := getattr(emitted, "inbox", None)) is not None:
-                self.broker.publisher(stream=self.steps.keys.inbox(target), schema=emitted, title=emitted.__name__)
+            if (target := self.steps.keys.destination(emitted)) is not None:
+                # Declared for AsyncAPI: the fenced step publishes.
+                self.broker.publisher(stream=target, schema=emitted, title=emitted.__name__)
         return subscriber
 
     @asynccontextmanager
