@@ -92,8 +92,6 @@ __all__ = [
     "WebPolicy",
 ]
 
-# --- what a client sends -------------------------------------------------------------------------------------------
-
 
 class Turn(Contract):
     """One earlier turn of the conversation."""
@@ -138,9 +136,6 @@ class Ask(Question):
     token: str | None = Field(default=None, max_length=16_384, repr=False)
     entry_id: SkipJsonSchema[str] = ""
     """Id of the entry that carried the question; set by the gateway, refused from clients."""
-
-
-# --- commands -----------------------------------------------------------------------------------------------------
 
 
 class Command(Contract):
@@ -241,9 +236,6 @@ class Generate(Command):
 
     def evidence_so_far(self) -> tuple[Evidence, ...]:
         return self.evidence
-
-
-# --- the event -----------------------------------------------------------------------------------------------------
 
 
 class Citation(Contract):

@@ -31,7 +31,7 @@ class RetrievalPolicy:
 
     collection: str
     """For jobs that name none."""
-    fusion: Fusion = "rrf"
+    fusion: Fusion = "zscore"
     candidates: int = 40
     """Passages that each arm brings for each query, at most."""
     duplicate_overlap: float = 0.9

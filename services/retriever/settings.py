@@ -16,8 +16,8 @@ class RetrieverSettings(BaseSettings):
 
     model_config = group("CAIRN_RETRIEVER_")
 
-    fusion: Fusion = "rrf"
-    """rrf: by ranks; zscore: by standardised scores (better at rank 1 on our data, docs/decisions/0004)."""
+    fusion: Fusion = "zscore"
+    """zscore: by standardised scores; rrf: by ranks (worse on every set we measured, docs/decisions/0004)."""
     candidates: Annotated[int, Field(ge=1, le=500)] = 40
     duplicate_overlap: Annotated[float, Field(gt=0, le=1)] = 0.9
 

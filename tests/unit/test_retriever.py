@@ -132,7 +132,7 @@ def test_what_the_asker_may_not_read_never_leaves() -> None:
         ]
     ]
     principal = Principal(roles=("hr",), region="eu")
-    chosen = choose(lists, RetrievalPolicy("docs"), principal=principal, top_k=10)
+    chosen = choose(lists, RetrievalPolicy("docs", fusion="rrf"), principal=principal, top_k=10)
     assert names(chosen) == ["readable"]
     assert chosen[0].score == pytest.approx(1 / (RRF_K + 1))  # the others took no rank
 

@@ -1,0 +1,5 @@
+"""python -m shared.cli"""
+
+from shared.cli import main
+
+main()
