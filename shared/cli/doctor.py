@@ -135,7 +135,7 @@ async def _workers(redis: Redis, keys: Keys) -> AsyncIterator[Finding]:
 async def _qdrant() -> Finding:
     settings, home = IndexSettings(), HomeSettings()
     if settings.qdrant_url is None:
-        return Finding("index", "ok", f"embedded, in {settings.qdrant_path or home.data_dir / 'index'}")
+        return Finding("index", "ok", f"embedded, in {settings.qdrant_path or home.data_dir / 'qdrant'}")
     headers = {"api-key": settings.qdrant_api_key.get_secret_value()} if settings.qdrant_api_key else {}
     return await _reached("index", "CAIRN_QDRANT_URL", f"{settings.qdrant_url.rstrip('/')}/collections", headers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -34,7 +35,7 @@ WantedId = Annotated[str | None, typer.Option("--job-id", help="idempotency key"
 
 
 def _ask(question: str, token_file: Path | None, **fields: Any) -> Ask:
-    token = token_file.read_text("utf-8").strip() if token_file else None
+    token = token_file.read_text("utf-8").strip() if token_file else os.environ.get("CAIRN_TOKEN")
     text = sys.stdin.read() if question == "-" else question
     return Ask.model_validate({"question": text, "token": token, **fields})
 

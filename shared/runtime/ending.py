@@ -11,7 +11,7 @@ from shared.runtime.delivery import parse
 from shared.runtime.finishing import timed_out
 from shared.runtime.keys import INBOXES
 from shared.runtime.logs import logger
-from shared.runtime.metrics import JOB_SECONDS
+from shared.runtime.metrics import count_outcome
 from shared.runtime.steps import Steps
 
 _log = logger("cairn")
@@ -36,7 +36,7 @@ async def end_job(steps: Steps, job_id: str, status: str) -> bool:
             job_id=job_id, at=at, group=INBOXES[inbox], status=status, outcome=outcome.model_dump_json()
         )
         if fate == "done":
-            JOB_SECONDS.labels(status).observe(outcome.seconds)
+            count_outcome(outcome)
             _log.info("job ended from outside", job_id=job_id, status=status, stage=inbox)
     return fate == "done"
 

@@ -10,7 +10,7 @@ from typing import Any
 from shared.citations import citations_of
 from shared.contracts import PUBLIC_TENANT, Answered, Ask, Command, Contract, Ingest, Ingested, Rewrite, StageTiming
 from shared.runtime.delivery import Delivery
-from shared.runtime.metrics import JOB_SECONDS
+from shared.runtime.metrics import count_outcome
 from shared.runtime.stage import Inbox
 from shared.runtime.steps import Fate, Steps
 
@@ -126,7 +126,7 @@ class Finishing:
             dead_letter=letter,
         )
         if fate == "done":
-            JOB_SECONDS.labels(outcome.status).observe(outcome.seconds)
+            count_outcome(outcome)
         return fate
 
     async def _reject(self, delivery: Delivery, message: Contract | None, error: str) -> Fate:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from shared.contracts import Answered
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120)
 
 DELIVERIES = Counter("cairn_deliveries", "Deliveries by how they ended.", ("stage", "outcome"))
@@ -19,3 +21,11 @@ DEAD_LETTERS = Counter("cairn_dead_letters", "Messages given up.", ("stage", "re
 RETRIES = Counter("cairn_retries", "Tries repeated after a transient error.", ("stage",))
 VERDICTS = Counter("cairn_verdicts", "Decisions of the grader.", ("verdict",))
 TOKENS = Counter("cairn_tokens", "Model tokens.", ("stage", "kind"))
+
+
+def count_outcome(outcome: Answered) -> None:
+    """Count a job that has just ended, once: by whoever's step ended it."""
+    JOB_SECONDS.labels(outcome.status).observe(outcome.seconds)
+    for spent in outcome.usage:
+        TOKENS.labels(spent.stage, "prompt").inc(spent.prompt_tokens)
+        TOKENS.labels(spent.stage, "completion").inc(spent.completion_tokens)
