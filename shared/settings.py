@@ -108,7 +108,6 @@ class LlmSettings(BaseSettings):
     api_key: SecretStr | None = None
     model: str = "default"
     timeout_s: PositiveSeconds = 60.0
-    max_tokens: Annotated[int, Field(ge=16)] = 1024
     concurrency: Annotated[int, Field(ge=1)] = 16
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -39,6 +40,8 @@ class SearxngSearch:
         parameters = {"q": query, "format": "json", "language": language, "safesearch": "1"}
         try:
             response = await self._http.get(f"{base_url}/search", params=parameters)
+        except httpx.InvalidURL as error:
+            raise Misconfigured(f"CAIRN_WEB_BASE_URL can't be used: {error}") from error
         except httpx.HTTPError as error:
             raise SearchUnavailable(f"SearXNG at {base_url}: {error!r}") from error
         if response.status_code == 403:
@@ -56,17 +59,31 @@ def _pages(response: httpx.Response) -> list[WebPage]:
     try:
         reply: dict[str, Any] = response.json()
         hits = list(reply["results"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidModelReply("SearXNG's reply is not its JSON; is CAIRN_WEB_BASE_URL right?") from error
-    if not hits and reply.get("unresponsive_engines"):
-        names = ", ".join(str(engine[0]) for engine in reply["unresponsive_engines"][:5] if engine)
-        raise SearchUnavailable(f"SearXNG's engines don't answer: {names}")
+    if not hits and (silent := reply.get("unresponsive_engines")):
+        pairs = [engine for engine in silent if isinstance(engine, list) and engine] if isinstance(silent, list) else []
+        raise SearchUnavailable(f"SearXNG's engines don't answer: {', '.join(str(pair[0]) for pair in pairs[:5])}")
     pages: dict[str, WebPage] = {}
     for hit in hits:
-        url, title, snippet = (str(hit.get(name) or "").strip() for name in ("url", "title", "content"))
-        if url.startswith(("http://", "https://")) and snippet:
+        if not isinstance(hit, dict):
+            continue
+        url, title, snippet = (_text(hit.get(name)) for name in ("url", "title", "content"))
+        if snippet and _is_address(url):
             pages.setdefault(url, WebPage(url=url, title=title or url, snippet=snippet[:MAX_SNIPPET_CHARS]))
     return list(pages.values())
+
+
+def _text(value: Any) -> str:
+    """The value as text that can be written as UTF-8: JSON may escape half of a surrogate pair."""
+    return str(value or "").encode("utf-8", "replace").decode().strip()
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)
+    except ValueError:  # brackets that hold no IPv6 address
+        return False
 
 
 def open_web_search(settings: WebSettings) -> WebSearch | None:
