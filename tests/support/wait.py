@@ -26,6 +26,6 @@ async def wait_until(condition: Callable[[], Any], *, within_s: float = 10.0) ->
         if value:
             return value
         if time.monotonic() > deadline:
-            source = inspect.getsource(condition).strip() if callable(condition) else repr(condition)
+            source = inspect.getsource(condition).strip() if inspect.isfunction(condition) else repr(condition)
             raise AssertionError(f"not within {within_s} s: {source}")
         await asyncio.sleep(0.01)
