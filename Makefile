@@ -23,7 +23,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.runtime
 	$(PIP) --require-hashes -r requirements/dev.txt
 	@touch $@
 
-demo: $(VENV)/.runtime  ## set up and run the main job: sample documents in, five cited answers out
+demo: $(VENV)/.runtime  ## set up and run the main job: sample documents in, five questions answered
 	$(BIN)/cairn demo
 
 up: $(VENV)/.runtime  ## start Redis and all six services on this machine; Ctrl-C stops them

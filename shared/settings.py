@@ -10,8 +10,8 @@ import os
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 PositiveSeconds = Annotated[float, Field(gt=0)]
 
@@ -95,8 +95,6 @@ class ObserveSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "console"] = "auto"
     """auto: console on a terminal, JSON otherwise."""
-    log_questions: bool = False
-    """Whether question text may stand in logs."""
 
 
 class LlmSettings(BaseSettings):
@@ -193,8 +191,8 @@ class JwtSettings(BaseSettings):
     public_key: str | None = None
     """PEM public key (RS256, ES256)."""
     jwks_url: str | None = None
-    algorithms: tuple[str, ...] = ()
-    """Accepted algorithms; empty takes HS256 for a secret, RS256 and ES256 for keys."""
+    algorithms: Annotated[tuple[str, ...], NoDecode] = ()
+    """Accepted algorithms, with commas between; empty takes HS256 for a secret, RS256 and ES256 for keys."""
     audience: str | None = None
     issuer: str | None = None
     required: bool = False
@@ -203,6 +201,11 @@ class JwtSettings(BaseSettings):
     tenant_claim: str = "tenant"
     roles_claim: str = "roles"
     region_claim: str = "region"
+
+    @field_validator("algorithms", mode="before")
+    @classmethod
+    def _with_commas(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _one_key_source(self) -> Self:

@@ -21,7 +21,7 @@ async def rewrite(msg: Rewrite, *, chat: ChatModel | None, policy: RewritingPoli
         chat,
         conversation(msg, policy.max_queries),
         max_tokens=policy.max_tokens,
-        timeout_s=min(policy.timeout_s, msg.header.deadline - time.time() - policy.left_for_others_s),
+        timeout_s=min(policy.timeout_s, (msg.header.deadline - time.time()) * policy.share_of_time),
     )
     if isinstance(completion, NoCompletion):
         return without_model(msg, rules, language, completion.reason)

@@ -18,5 +18,5 @@ class RewritingPolicy(BaseSettings):
     max_queries: Annotated[int, Field(ge=1, le=4)] = 4
     timeout_s: Annotated[float, Field(gt=0)] = 15.0
     max_tokens: Annotated[int, Field(ge=32)] = 400
-    left_for_others_s: Annotated[float, Field(ge=0)] = 10.0
-    """Time before the deadline that rewriting leaves to the stages after it."""
+    share_of_time: Annotated[float, Field(gt=0, lt=1)] = 0.3
+    """Of the time to the deadline, what rewriting may take at most."""

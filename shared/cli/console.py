@@ -25,8 +25,9 @@ from shared.runtime.embedded_redis import redis_url
 from shared.runtime.keys import Keys
 from shared.settings import HomeSettings, RedisSettings
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+# No emoji: ids and answers may hold :codes: that are meant as they stand.
+out = Console(highlight=False, soft_wrap=True, emoji=False)
+err = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ def print_json(value: Contract | dict[str, Any] | list[Any]) -> None:
 
 def fail(message: str, code: Exit = Exit.ERROR) -> NoReturn:
     """End the command with a message on standard error."""
-    err.print(f"[red]{message}[/red]" if err.is_terminal else message, markup=err.is_terminal)
+    err.print(message, style="red", markup=False)
     raise typer.Exit(code)
 
 

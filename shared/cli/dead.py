@@ -54,7 +54,7 @@ async def list_letters(
         table.add_column(name)
     for letter_id, letter in letters:
         table.add_row(
-            letter_id, letter["stage"], letter["reason"], str(letter["job_id"]), escape(letter["error"][:100])
+            letter_id, letter["stage"], letter["reason"], escape(str(letter["job_id"])), escape(letter["error"][:100])
         )
     out.print(table if letters else "no dead letters")
 
@@ -77,6 +77,9 @@ async def retry(letter_id: LetterId) -> None:
     """
     async with connected() as client:
         letter = await _letter(client, letter_id)
+        if letter["reason"] in ("unknown", "superseded"):
+            # Nobody vouches for its rights: it may have been forged.
+            fail(f"the message belonged to no job ({letter['reason']}), so it isn't sent again", Exit.FAILED)
         if not letter["whole"]:
             fail("the message was too big to be kept whole; submit it again", Exit.FAILED)
         name = await _again(client, letter)
@@ -103,7 +106,9 @@ async def _again(client: Client, letter: dict[str, Any]) -> str:
         }
     )
     steps = Steps(client.redis, client.keys, RuntimeSettings())
-    await steps.readmit(found.model_copy(update={"header": header}))
+    fate = await steps.readmit(found.model_copy(update={"header": header}))
+    if fate != "done":
+        fail(f"job {header.job_id} exists already; try again", Exit.FAILED)
     return header.job_id
 
 

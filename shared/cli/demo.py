@@ -31,7 +31,7 @@ QUESTIONS = (
         "What does it cost to rent the tent NK-T2-310 for 7 days, and what does the same tent cost new?",
         "answered",
     ),
-    ("staff only, asked by a customer", "What is the target purchase margin on boots?", "abstained"),
+    ("staff only", "What is the target purchase margin on boots?", "abstained"),
     ("answered nowhere", "How much does it cost to rent a kayak for a weekend?", "abstained"),
 )
 
@@ -109,7 +109,7 @@ def _times(outcomes: list[Answered]) -> Table:
     stages = list(dict.fromkeys(timing.stage for outcome in outcomes for timing in outcome.timings))
     table = Table(box=None)
     for name in ("question", *stages, "total"):
-        table.add_column(name, justify="left" if name == "question" else "right")
+        table.add_column(name, justify="left" if name == "question" else "right", no_wrap=True)
     for (kind, _, _), outcome in zip(QUESTIONS, outcomes, strict=True):
         spent = [sum(each.work_s for each in outcome.timings if each.stage == stage) for stage in stages]
         table.add_row(kind, *(f"{seconds:.3f}" for seconds in spent), f"{outcome.seconds:.3f} s")

@@ -29,7 +29,8 @@ AnswerForm = Annotated[str, typer.Option("--answer", help="full, or citations on
 DeadlineS = Annotated[float, typer.Option("--deadline", help="seconds until the job is ended")]
 Language = Annotated[str | None, typer.Option(help="answer in this language (en, fr, ru, …)")]
 TokenFile = Annotated[
-    Path | None, typer.Option("--token-file", help="file with the asker's JWT; or set CAIRN_TOKEN", dir_okay=False)
+    Path | None,
+    typer.Option("--token-file", help="file with the asker's JWT; or set CAIRN_TOKEN", exists=True, dir_okay=False),
 ]
 WantedId = Annotated[str | None, typer.Option("--job-id", help="idempotency key")]
 
@@ -169,7 +170,9 @@ def show(outcome: Answered) -> None:
     """The answer, its citations and what should be known about them."""
     title: dict[str, str] = {"answered": "green", "citations": "green", "abstained": "yellow"}
     colour = title.get(outcome.status, "red")
-    label = f"{outcome.status}, confidence {outcome.confidence:.2f}" + (f", {outcome.writer}" if outcome.writer else "")
+    label = f"{outcome.status}, confidence {outcome.confidence:.2f}" + (
+        f", {escape(outcome.writer)}" if outcome.writer else ""
+    )
     out.print(f"[{colour}]{label}[/{colour}]")
     if outcome.answer:
         out.print(escape(outcome.answer))

@@ -18,6 +18,7 @@ from shared.settings import HomeSettings, ObserveSettings, RedisSettings
 
 RESTART_AFTER_S = 1.0
 STOP_TIMEOUT_S = 30.0
+LOOK_AT_REDIS_S = 2.0
 
 
 @dataclass
@@ -51,10 +52,17 @@ class Services:
     """All six; `revive` is to be called now and then."""
 
     services: list[Service]
+    redis_home: Path | None = None
+    """Data directory of the embedded Redis, where that is ours to keep up."""
+    _redis_due: float = 0.0
 
     def revive(self) -> list[str]:
         """Start again what has died; answers the names, each with where to look."""
         news = []
+        if self.redis_home is not None and time.monotonic() >= self._redis_due:
+            _, started = start_server(self.redis_home)
+            self._redis_due = time.monotonic() + LOOK_AT_REDIS_S
+            news += [f"the embedded Redis had ended; it runs again, see {self.redis_home / 'redis'}"] if started else []
         for service in self.services:
             if service.process is not None and service.process.poll() is not None:
                 code, service.process = service.process.returncode, None
@@ -88,11 +96,11 @@ def running_services(environment: Mapping[str, str] | None = None) -> Iterator[S
     logs.mkdir(parents=True, exist_ok=True)
     # A SIGTERM unwinds like Ctrl-C, so that the services are stopped.
     signal.signal(signal.SIGTERM, _interrupt)
-    ours = False
-    if RedisSettings().redis_url is None:
-        _, ours = start_server(home.data_dir)
+    embedded = RedisSettings().redis_url is None
+    ours = start_server(home.data_dir)[1] if embedded else False
     services = Services(
-        [
+        redis_home=home.data_dir if embedded else None,
+        services=[
             Service(
                 name,
                 {
@@ -105,7 +113,7 @@ def running_services(environment: Mapping[str, str] | None = None) -> Iterator[S
                 logs / f"{name}.log",
             )
             for number, name in enumerate(STAGES)
-        ]
+        ],
     )
     try:
         services.revive()

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import redis as redis_sync
 from redis.exceptions import RedisError
@@ -74,7 +75,7 @@ def start_server(data_dir: Path) -> tuple[EmbeddedServer, bool]:
             ) from missing
         files = data_dir / "redis"
         files.mkdir(exist_ok=True)
-        port, password = _free_port(), secrets.token_urlsafe(24)
+        port, password = _address(data_dir)
         config = (
             f"port {port}\nbind 127.0.0.1\nrequirepass {password}\ndaemonize yes\n"
             "appendonly yes\nappendfsync everysec\n"
@@ -104,7 +105,6 @@ def stop_server(data_dir: Path) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while _is_alive(server.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
-    (data_dir / "redis.json").unlink(missing_ok=True)
 
 
 def _is_alive(pid: int) -> bool:
@@ -130,11 +130,27 @@ def _answering_pid(url: str) -> int | None:
         client.close()
 
 
-def _free_port() -> int:
+def _address(data_dir: Path) -> tuple[int, str]:
+    """Port and password: those of the server that ran here before, so that its clients find the new one; else new."""
+    try:
+        before = urlsplit(json.loads((data_dir / "redis.json").read_text("utf-8"))["url"])
+        if before.port and before.password and _is_free(before.port):
+            return before.port, before.password
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1]), secrets.token_urlsafe(24)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # its old connections may linger
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _write_private(path: Path, text: str) -> None:

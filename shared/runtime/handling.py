@@ -112,6 +112,7 @@ class Handling:
                 ):
                     case RetryHere(after_s):
                         RETRIES.labels(self.inbox.group).inc()
+                        _log.warning("trying again", **self._place(task), after_s=round(after_s, 2), error=str(error))
                         await asyncio.sleep(after_s)
                     case Redeliver(after_s):
                         _log.error("handler failed", **self._place(task), exc_info=error)

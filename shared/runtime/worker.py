@@ -20,6 +20,7 @@ from faststream.specification import AsyncAPI
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from shared.errors import CairnError
 from shared.runtime.embedded_redis import redis_url
 from shared.runtime.handling import Handling, HandlingMiddleware
 from shared.runtime.health import Pulse, serve_metrics
@@ -194,13 +195,20 @@ def run_worker(open_stage: OpenStage, name: str) -> None:
     """The `main` of a service: open its clients, serve, close them, exit with the worker's code."""
     observe = ObserveSettings()
     set_up_logs(observe, stage=name)
-    if sys.platform == "win32":
-        code = asyncio.run(_serve(open_stage, observe))
-    else:
-        import uvloop  # noqa: PLC0415  not on Windows
-
-        code = uvloop.run(_serve(open_stage, observe))
+    try:
+        code = _run(open_stage, observe)
+    except CairnError as error:  # a setting, or a directory that belongs to another process: no traceback helps
+        _log.error("can't start", error=str(error))
+        code = 1
     sys.exit(code)
+
+
+def _run(open_stage: OpenStage, observe: ObserveSettings) -> int:
+    if sys.platform == "win32":
+        return asyncio.run(_serve(open_stage, observe))
+    import uvloop  # noqa: PLC0415  not on Windows
+
+    return uvloop.run(_serve(open_stage, observe))
 
 
 async def _serve(open_stage: OpenStage, observe: ObserveSettings) -> int:
