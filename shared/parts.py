@@ -1,8 +1,9 @@
-"""The single questions in a question of several, each able to stand alone. Pure; English, French and Russian."""
+"""The single questions in a question of several, and what a later one leaves out. Pure; English, French and Russian."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from shared.language import fold, terms
@@ -20,7 +21,7 @@ _COUNTING: Final = (
     r"(?:how (?:much|many|long|often|far|old|heavy|big)|combien|quel(?:le)?s?|сколько|как(?:ой|ая|ое|ие)|каков\w*)\b"
 )
 _AND: Final = r"(?:and also|and|et aussi|et|ainsi que|а также|и также|и)"
-_BREAK: Final = re.compile(rf"([?;]+(?:\s+|$)|,?\s+{_AND}\s+(?={_ASKING})|,\s+(?={_COUNTING}))", re.IGNORECASE)
+_BREAK: Final = re.compile(rf"([?;]+\s+|,?\s+{_AND}\s+(?={_ASKING})|,\s+(?={_COUNTING}))", re.IGNORECASE)
 _ASKS: Final = re.compile(rf"\b{_ASKING}", re.IGNORECASE)
 _CLAUSE: Final = re.compile(r"\s*(?:if|when|as|since|si|quand|lorsqu\w*|если|когда|раз)\b", re.IGNORECASE)
 """How a piece begins that is no question but the condition of the next one."""
@@ -34,16 +35,13 @@ _NAME: Final = re.compile(
     r"(?<=[\w,»”\"'’(«“] )[«“\"(]?[A-ZÀ-ÞА-ЯЁ][\w-]+(?:\s+(?:[A-ZÀ-ÞА-ЯЁ][\w-]*|\d+(?![\w:.,]))\b)*"
 )
 """Capitalised words inside a sentence, with the number that belongs to them: "Lärche 2"."""
+_WORD: Final = re.compile(r"\w[\w-]*")
 _OWN_WORDS: Final = 2
 """Content words from which a part without a pronoun stands alone."""
 
 
 def parts_of(question: str, language: str) -> list[str]:
-    """The single questions in `question`; all of it where it is one.
-
-    A part that leans on the ones before it ("and what does the same cost?") gets their codes and names at its end, or
-    their content words where nothing has a name.
-    """
+    """The single questions in `question`, as they stand there; all of it where it is one."""
     first, *rest = _BREAK.split(question)
     pieces = [first]
     for mark, piece in zip(rest[::2], rest[1::2], strict=True):
@@ -53,27 +51,29 @@ def parts_of(question: str, language: str) -> list[str]:
             pieces[-1] = f"{before}{mark}{piece}"
         else:
             pieces.append(piece)
-    pieces = [piece.strip(" ,;?") for piece in pieces if _says_something(piece, language)]
-    if len(pieces) < 2:
-        return [question]
-    return [_standing_alone(piece, pieces[:number], language) for number, piece in enumerate(pieces)]
+    pieces = [piece.strip(" ,;") for piece in pieces if _says_something(piece, language)]
+    return pieces if len(pieces) > 1 else [question]
+
+
+def standing_alone(parts: Sequence[str], language: str) -> list[str]:
+    """The parts, those that lean on the ones before them ("and what does the same cost?") with what they are about.
+
+    That is the codes and names of the earlier parts, or the content words of the first where nothing has a name.
+    """
+    return [_with_topic(part, parts[:number], language) for number, part in enumerate(parts)]
 
 
 def _says_something(piece: str, language: str) -> bool:
-    return bool(terms(piece, language)) and len(piece.split()) > 1
+    return bool(terms(piece, language)) and len(_WORD.findall(piece)) > 1
 
 
-def _standing_alone(piece: str, earlier: list[str], language: str) -> str:
-    if not earlier or _names(piece):
-        return piece
-    if not _BACK.search(fold(piece)) and len(set(terms(piece, language))) >= _OWN_WORDS:
-        return piece
-    topic = [name for before in earlier for name in _names(before)]
-    if not topic:
-        topic = [word for word in re.findall(r"[\w-]+", earlier[0]) if terms(word, language)]
-    known = set(terms(piece, language))
-    missing = [word for word in dict.fromkeys(topic) if not known.issuperset(terms(word, language))]
-    return " ".join([piece, *missing])
+def _with_topic(part: str, earlier: Sequence[str], language: str) -> str:
+    own = set(terms(part, language))
+    if not earlier or _names(part) or (len(own) >= _OWN_WORDS and not _BACK.search(fold(part))):
+        return part
+    topic = [name for before in earlier for name in _names(before)] or _WORD.findall(earlier[0])
+    missing = [word for word in dict.fromkeys(topic) if not own.issuperset(terms(word, language))]
+    return " ".join([part, *missing])
 
 
 def _names(piece: str) -> list[str]:

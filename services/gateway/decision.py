@@ -31,7 +31,7 @@ def read_ask(delivery: Delivery, max_bytes: int) -> Ask:
         ask = _from_fields(_as_text(delivery.fields))
     if ask.entry_id:
         raise InvalidJob("entry_id: Extra inputs are not permitted")
-    if not ask.question:
+    if not ask.question.strip():  # pydantic strips less than Python: U+001C to U+001F are blank, too
         raise InvalidJob("question: must not be empty")
     return ask.model_copy(update={"entry_id": delivery.entry_id, "job_id": ask.job_id or delivery.entry_id})
 

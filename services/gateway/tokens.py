@@ -43,7 +43,10 @@ class TokenVerifier:
         if settings.public_key is not None:
             return settings.public_key
         assert self._jwks is not None
-        return (await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, token)).key
+        try:
+            return (await asyncio.to_thread(self._jwks.get_signing_key_from_jwt, token)).key
+        except ValueError as error:  # a proxy's page instead of the keys
+            raise TransientError(f"the JWKS endpoint answered something that is not JSON: {error}") from error
 
     def _claims(self, token: str, key: Any) -> dict[str, Any]:
         settings = self.settings

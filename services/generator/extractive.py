@@ -6,121 +6,45 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
 
 from services.generator.decision import Written, phrase_language, trust, weight
+from services.generator.kinds import kind_bonus
 from services.generator.markers import settle
+from services.generator.units import Unit
 from shared.citations import QUOTE_CHARS, citation, shortened
 from shared.contracts import Evidence
-from shared.language import detect_language, fold, sentences, terms
+from shared.language import fold, terms
+from shared.parts import CODE, parts_of, standing_alone
 
 WRITER: Final = "extractive"
 MAX_UNITS: Final = 3
 MAX_VECTORS: Final = 16
 """Sentences embedded for one answer at most."""
 
-_UNIT_CHARS: Final = range(4, 601)
-"""Shorter ones are numbers or bullets on their own; longer ones are cut between words."""
 _SECOND_FROM: Final = 0.75
 """Share of the best score that a second sentence for the same question must have."""
 _PART_FROM: Final = 0.25
 """Coverage that a later part's sentence must have, unless its cosine is among the best."""
 
 _LEAD_IN: Final = {"en": "According to the documents:", "fr": "D'après les documents :", "ru": "Согласно документам:"}
-_ASKING: Final = (
-    r"(?:who|what|when|where|which|why|how|is|are|do|does|can|may|must|will|qui|que|quel\w*|quand|où|comment|combien"
-    r"|est-ce|peut-on|faut-il|à quel\w*|кто|что|когда|где|куда|как\w*|сколько|можно|нужно|есть|в как\w*|до скольки)"
-)
-_PARTS: Final = re.compile(rf"[?;]+|,\s+(?:and|et|и)\s+|\s+(?:and|et|и)\s+(?={_ASKING}\b)", re.IGNORECASE)
-_ROW: Final = re.compile(r"^\s*\|.*\|\s*$")
-_RULE: Final = re.compile(r"^[\s|:-]+$")
-_HEADING: Final = re.compile(r"^\s*#{1,6}\s")
 _BULLET: Final = re.compile(r"^(?:[-*•]|\d{1,2}[.)])\s+")
 _FENCES: Final = re.compile(r"`{3,}|~{3,}")
 _GOES_ON: Final = re.compile(
     r"^(?:it|they|this|these|that|those|he|she|il|elle|ils|elles|cela|ce|cette|ces|он|она|оно|они|это|эти|этот|эта)\b",
     re.IGNORECASE,
 )
-_ASKS_MONEY: Final = re.compile(
-    r"(?i)\b(?:costs?|prices?|how much|fees?|charges?|co[uû]t\w*|prix|tarifs?|стоит|стоят|стоимость|цен\w+)\b"
-)
-_MONEY: Final = re.compile(r"(?i)[€$£₽₸]|\b(?:euros?|EUR|USD|евро|руб\w*)\b")
-_ASKS_TIME: Final = re.compile(
-    r"(?i)\b(?:what time|opens?|opening|closes?|closing|quelle heure|ferme\w*|ouvr\w+|во сколько|до скольки)\b"
-)
-_TIME: Final = re.compile(r"(?i)\b\d{1,2}(?::\d\d| ?h\b| ?[ap]\.?m\b)")
-_DURATION: Final = re.compile(
-    r"(?i)\d+[ -](?:\w+ )?(?:minutes?|hours?|days?|weeks?|months?|years?|heures?|jours?|mois|ans?|час|дн|мес|год|лет)"
-)
-_ASKS_NUMBER: Final = re.compile(
-    r"(?i)\b(?:how (?:many|long|old|far|often)|when|which \w+ (?:size|length)|up to|maximum|combien|quand|températur\w*"
-    r"|сколько|когда|какой температур\w*|как долго|срок)\b"
-)
-_KINDS: Final = (
-    (_ASKS_MONEY, _MONEY, 0.25),
-    (_ASKS_TIME, _TIME, 0.25),
-    (re.compile(r"(?i)\b(?:how long|combien de temps|как долго|срок)\b"), _DURATION, 0.25),
-    (_ASKS_NUMBER, re.compile(r"\d"), 0.15),
-)
-"""What a question asks for, how an answer of that kind looks, and what it is worth."""
-_IDENTIFIER: Final = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w-]{4,}")
-_AROUND: Final = 0.6
-"""What a term found only around a unit (title, section, head row, identifiers of its table) counts."""
-_OTHER_FROM: Final = 0.6
+_AROUND: Final = 0.8
+"""What a term found only around a unit (title, section, head row) counts."""
+_GRADE, _GRADE_OF_PART = 0.9, 0.3
+"""What the passage's grade is worth. It is that of the whole question, so it says less of a part."""
+_MEANING, _MEANING_FOREIGN = 0.3, 0.8
+"""What the cosine is worth, between two texts of one language and across languages."""
+_OTHER_FROM: Final = 0.75
 """A later part that an already quoted unit answers best gets another unit only from this share of its score."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A sentence or table row of a passage. `text` stands word for word in it; `table` is the row's head, if a row."""
-
-    source: int
-    """Index of its evidence."""
-    place: int
-    """Its place among the units of that evidence."""
-    text: str
-    language: str
-    table: str = ""
-    """Head row and rule line of its table, as they stand there."""
-
-
-def candidates(evidence: Sequence[Evidence]) -> list[Unit]:
-    """Every sentence and table row of the strips, in order; headings, rule lines and head rows are none."""
-    found: list[Unit] = []
-    for source, each in enumerate(evidence):
-        passage = each.passage
-        language = passage.language if passage.language != "und" else detect_language(passage.text)
-        heads = _heads(passage.text)
-        strips = [strip for strip in each.strips if strip in passage.text] or [passage.text]
-        seen = {table.split("\n")[0] for table in heads.values()}
-        known = len(seen)
-        for line in (line for strip in strips for line in strip.splitlines()):
-            row = bool(_ROW.match(line))
-            if _HEADING.match(line) or (row and _RULE.match(line)):
-                continue
-            for piece in [line.strip()] if row else sentences(line, language):
-                text = shortened(piece, _UNIT_CHARS[-1])
-                if text not in seen and len(text) in _UNIT_CHARS and re.search(r"\w", text):
-                    seen.add(text)
-                    found.append(Unit(source, len(seen) - known, text, language, heads.get(text, "") if row else ""))
-    return found
-
-
-def _heads(text: str) -> dict[str, str]:
-    """For each table row of `text`, the head row and rule line of its table, as they stand there."""
-    heads: dict[str, str] = {}
-    head, last = "", ""
-    for line in text.splitlines():
-        if not _ROW.match(line):
-            head = ""
-        elif _RULE.match(line):
-            head = f"{last}\n{line.strip()}" if last else ""
-        elif head:
-            heads[shortened(line.strip(), _UNIT_CHARS[-1])] = head
-        last = line.strip() if _ROW.match(line) else ""
-    return heads
+_SUPPORT_FROM, _COVERED = 0.7, 0.5
+"""Grade, and what the question's words in common add to it, from which a unit is an answer and not just near one."""
 
 
 def needing_vectors(question: str, language: str, units: Sequence[Unit], evidence: Sequence[Evidence]) -> list[int]:
@@ -139,33 +63,30 @@ def needing_vectors(question: str, language: str, units: Sequence[Unit], evidenc
 def choose(
     question: str, language: str, units: Sequence[Unit], evidence: Sequence[Evidence], cosines: Mapping[int, float]
 ) -> list[Unit]:
-    """One to three units that answer, best first; for a question of several parts, the best of each part.
+    """At most three units that answer, best first, the best of each part of the question; none if all are too weak.
 
     `cosines[i]` is the cosine of question and units[i], for those that were compared.
     """
     if not units:
         return []
     scale = _Scale(question, language, units, evidence, cosines)
-    parts = parts_of(question, language)
+    parts = standing_alone(parts_of(question, language)[:MAX_UNITS], language)
     chosen: list[int] = []
     for part in parts:
         scores = [scale.score(part, index) for index in range(len(units))]
         best, *others = sorted(range(len(units)), key=scores.__getitem__, reverse=True)
-        if best in chosen:
-            other = next((index for index in others if index not in chosen), best)
-            if scores[other] < _OTHER_FROM * scores[best]:
-                continue
-            best = other
-        if chosen and scale.coverage(part, best) < _PART_FROM and scale.meaning(best) < 0.9:
-            continue
-        chosen.append(best)
-        if (paying := scale.row_with_the_price(part, best)) is not None:
-            chosen.append(paying)
-        elif len(parts) == 1:
-            rest = [index for index in range(len(units)) if index != best and scale.coverage(part, index) > 0]
-            second = max(rest, key=scores.__getitem__, default=None)
-            if second is not None and scores[second] >= _SECOND_FROM * scores[best]:
-                chosen.append(second)
+        if best not in chosen:
+            if not chosen or scale.answers_part(part, best):
+                chosen.append(best)
+        else:
+            enough = _OTHER_FROM * scores[best]
+            elsewhere = [index for index in others if scale.stands_elsewhere(index, chosen)][:1]
+            chosen += [i for i in elsewhere if scores[i] >= enough and scale.answers_part(part, i)]
+        if len(parts) == 1:
+            enough = _SECOND_FROM * scores[best]
+            chosen += [index for index in others if scores[index] >= enough and scale.adds(part, index, best)][:1]
+    if not any(map(scale.supports, chosen)):
+        return []
     return _with_continuations(_distinct([units[index] for index in chosen])[:MAX_UNITS], units)
 
 
@@ -194,16 +115,6 @@ def compose(chosen: Sequence[Unit], evidence: Sequence[Evidence], language: str)
     return Written("\n\n".join([_LEAD_IN[phrase_language(language)], *blocks]), citations, sources)
 
 
-def parts_of(question: str, language: str) -> list[str]:
-    """The parts of a question that say something, each with its codes; the whole question if there is one."""
-    parts = [part.strip() for part in _PARTS.split(question)]
-    parts = [part for part in parts if terms(part, language) and len(_words(part)) > 1]
-    if len(parts) < 2:
-        return [question]
-    codes = _IDENTIFIER.findall(question)
-    return [" ".join([part, *(code for code in codes if code not in part)]) for part in parts[:MAX_UNITS]]
-
-
 class _Scale:
     """Scores units for one question: terms in common, their order, the kind of answer, the grade, and meaning."""
 
@@ -219,22 +130,26 @@ class _Scale:
         self._terms = [terms(unit.text, unit.language) for unit in units]
         self._literal = [_words(unit.text) for unit in units]
         self._around = [set(self._context(unit, evidence[unit.source])) for unit in units]
+        self._inside = [set(found) | self._items(unit) for found, unit in zip(self._terms, units, strict=True)]
         self._trust = [trust(evidence[unit.source]) for unit in units]
+        self._grades = [evidence[unit.source].grade.score for unit in units]
         self._spread = Counter(term for found in self._terms for term in set(found))
         low, high = min(cosines.values(), default=0.0), max(cosines.values(), default=0.0)
         self._meaning = {index: (cosine - low) / (high - low or 1.0) for index, cosine in cosines.items()}
 
     def score(self, part: str, index: int) -> float:
-        """How well the unit answers this part, mostly in [0, 2]; the whole question counts for a third of it."""
-        asked = _words(part)
+        """How well the unit answers this part, mostly in [0, 3]; the whole question counts for a third of it."""
+        unit, asked = self._units[index], _words(part)
         literal = len(asked & self._literal[index]) / max(1, len(asked))
         words = 0.7 * self.coverage(part, index) + 0.3 * self.coverage(self._question, index)
-        bonus = 0.15 * literal + self._in_order(part, index) + self._kind(part, index)
-        return words + bonus + 0.3 * self._trust[index] + 0.8 * self.meaning(index)
+        bonus = 0.15 * literal + self._in_order(part, index) + kind_bonus(part, unit.text, unit.table)
+        grade = _GRADE if part == self._question else _GRADE_OF_PART
+        meant = _MEANING_FOREIGN if self._foreign(index) else _MEANING
+        return words + bonus + grade * self._trust[index] + meant * self.meaning(index)
 
     def coverage(self, part: str, index: int) -> float:
         """Share in [0, 1] of the part's terms found in the unit; found only around it, `_AROUND`."""
-        inside = set(self._terms[index])
+        inside = self._inside[index]
         total = found = 0.0
         for term in set(terms(part, self._language)):
             value = weight(term) * math.log1p(len(self._units) / (1 + self._spread[term]))
@@ -246,30 +161,51 @@ class _Scale:
         """Cosine of question and unit, stretched to [0, 1] over those compared; 0 for the others."""
         return self._meaning.get(index, 0.0)
 
-    def row_with_the_price(self, part: str, index: int) -> int | None:
-        """Where money is asked for and the best unit is a row without any: the row of its table that has it."""
+    def supports(self, index: int) -> bool:
+        """Whether grade and words together make it an answer; ungraded, or in another language, words can't tell."""
+        grade = self._grades[index]
+        if grade is None or self._foreign(index):
+            return True
+        return grade + _COVERED * self.coverage(self._question, index) >= _SUPPORT_FROM
+
+    def answers_part(self, part: str, index: int) -> bool:
+        """Whether the unit is good enough to be quoted for a later part."""
+        return self.coverage(part, index) >= _PART_FROM or self.meaning(index) >= 0.9
+
+    def stands_elsewhere(self, index: int, chosen: Sequence[int]) -> bool:
+        """Whether the unit is neither among the chosen nor another item of a table that one of them comes from."""
         unit = self._units[index]
-        if not unit.table or not _ASKS_MONEY.search(part) or _MONEY.search(unit.text):
-            return None
-        table = (unit.source, unit.table)
-        rows = [i for i, row in enumerate(self._units) if (row.source, row.table) == table and _MONEY.search(row.text)]
-        return max(rows, key=lambda other: self.score(part, other), default=None)
+        quoted = {(self._units[each].source, self._units[each].table) for each in chosen}
+        is_other_item = bool(unit.table) and not unit.is_property and (unit.source, unit.table) in quoted
+        return index not in chosen and not is_other_item
+
+    def adds(self, part: str, index: int, best: int) -> bool:
+        """Whether a second unit may help beside the best: a row if it has what that lacks, of the same item."""
+        asked = set(terms(part, self._language))
+        has, had = (asked & (self._inside[each] | self._around[each]) for each in (index, best))
+        if not self._units[index].table:
+            return bool(has)
+        codes = set(CODE.findall(fold(part)))
+        return bool(has - had) and not (codes & had) - has
+
+    def _foreign(self, index: int) -> bool:
+        return self._units[index].language != self._language
 
     def _in_order(self, part: str, index: int) -> float:
         wanted = set(pairwise(terms(part, self._language)))
         return 0.15 * len(wanted.intersection(pairwise(self._terms[index]))) / len(wanted) if wanted else 0.0
 
-    def _kind(self, part: str, index: int) -> float:
-        unit = self._units[index]
-        worth = sum(value for asks, looks, value in _KINDS if asks.search(part) and looks.search(unit.text))
-        named = unit.table and _ASKS_MONEY.search(f"{unit.table} {unit.text}") and _ASKS_MONEY.search(part)
-        return worth + (0.2 if named else 0.0)
-
     def _context(self, unit: Unit, evidence: Evidence) -> list[str]:
         passage = evidence.passage
-        rows = (other.text for other in self._units if unit.table and other.table == unit.table)
-        names = [name for row in rows for name in _IDENTIFIER.findall(row)]
-        return terms(" ".join((passage.title, passage.section, unit.table, *names)), unit.language)
+        return terms(" ".join((passage.title, passage.section, unit.table)), unit.language)
+
+    def _items(self, unit: Unit) -> set[str]:
+        """Where the columns are the items, not the rows: their names and codes, which each row is about."""
+        if not unit.is_property:
+            return set()
+        rows = (other.text for other in self._units if (other.source, other.table) == (unit.source, unit.table))
+        codes = [code for row in rows for code in CODE.findall(row)]
+        return set(terms(" ".join((unit.table, *codes)), unit.language))
 
 
 def _words(text: str) -> set[str]:

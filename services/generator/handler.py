@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from services.generator import decision, extractive, prompts
 from services.generator.decision import NoAnswer, Uncited, Written
 from services.generator.settings import AnsweringPolicy
+from services.generator.units import candidates
 from shared.clients.chat import ChatModel, Completion, Message
 from shared.clients.embeddings import Embedder
 from shared.contracts import Answered, Evidence, Generate, Header, StageUsage
@@ -110,12 +111,12 @@ async def _quote(
 ) -> Answered:
     """The sentences that answer best, by words, and by meaning where words are not enough."""
     header, question = msg.header, msg.asked.question
-    units = extractive.candidates(evidence)
+    units = candidates(evidence)
     cosines: dict[int, float] = {}
     compared = extractive.needing_vectors(question, header.language, units, evidence) if embedder is not None else []
     if embedder is not None and compared:
         try:
-            cosines = await _cosines(embedder, question, {index: units[index].text for index in compared})
+            cosines = await _cosines(embedder, question, {index: units[index].meant(question) for index in compared})
         except (EmbedderUnavailable, PermanentError):  # promise 3: degrade, don't fail
             header = header.updated(degraded=(WORDS_ALONE,))
     chosen = extractive.choose(question, header.language, units, evidence, cosines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from services.rewriter.prompts import PROMPT_VERSION
 from shared.contracts import Question, Retrieve, Rewrite, Route, StageUsage
 from shared.errors import InvalidModelReply
 from shared.language import SPOKEN, detect_language, fold, terms
+from shared.parts import parts_of, standing_alone
 
 MAX_QUERY_CHARS = 400
 
@@ -30,16 +32,9 @@ _TECHNICAL = re.compile(
     r"(\b(error|exception|traceback|stack|config\w*|install\w*|api|http|https|cli|version|package|"
     r"erreur|installer|configurer|paquet|ошибк\w*|установ\w*|настро\w*|верси\w*|пакет\w*)\b|[`{}<>]|--\w|\w+\(\)|\w+_\w+)"
 )
-_PART = re.compile(
-    r"(?:[?;]\s+|,?\s+(?:and also|and|et aussi|et|ainsi que|а также|и также|и)\s+"
-    r"(?=(?:who|what|when|where|which|how|why|does|do|is|are|can|"
-    r"qui|que|quel\w*|quand|ou|combien|comment|pourquoi|est-ce|"
-    r"кто|что|когда|где|какой|какая|какие|какое|каков\w*|сколько|как|почему|можно)\b))",
-    re.IGNORECASE,
-)
 _POLITE = re.compile(
-    r"^(?:(?:hi|hello|hey|please|bonjour|salut|s'il vous plait|здравствуйте|привет|подскажите|скажите)[\s,!.]*"
-    r"(?:пожалуйста[\s,!.]*)?)+",
+    r"^(?:(?:hi|hello|hey|please|bonjour|salut|s'il (?:vous|te) pla[iî]t|здравствуйте|привет|подскажите|"
+    r"скажите)\b[\s,!.]*(?:пожалуйста\b[\s,!.]*)?)+",
     re.IGNORECASE,
 )
 
@@ -75,12 +70,15 @@ def rewrite_by_rules(msg: Rewrite, language: str, *, max_queries: int) -> Rewrit
     whole = _POLITE.sub("", msg.asked.question).strip() or msg.asked.question
     if msg.missing:
         return Rewriting(route_of(whole), _distinct([msg.missing, whole], max_queries))
-    return Rewriting(route_of(whole), _distinct([_with_context(whole, msg, language), *parts(whole)], max_queries))
+    return Rewriting(
+        route_of(whole),
+        _distinct([_with_context(whole, msg, language), *standing_alone(parts(whole), language)], max_queries),
+    )
 
 
 def parts(question: str) -> list[str]:
     """The single questions in a question of several; empty for a single one."""
-    found = [piece.strip(" ,;") for piece in _PART.split(question) if piece and len(piece.split()) > 2]
+    found = parts_of(question, detect_language(question))
     return found if len(found) > 1 else []
 
 
@@ -101,7 +99,8 @@ class _Reply(BaseModel):
 def read_rewriting(text: str, question: str, *, max_queries: int) -> Rewriting:
     """The model's JSON. The question itself is always among the queries. Raises InvalidModelReply."""
     try:
-        reply = _Reply.model_validate(json_repair.loads(text))
+        # By way of JSON text: half a surrogate pair, which no stream can carry, is refused here.
+        reply = _Reply.model_validate_json(json.dumps(json_repair.loads(text)))
     except (ValidationError, ValueError, RecursionError) as error:
         raise InvalidModelReply("the rewriting is not the JSON that was asked for") from error
     queries = _distinct([*reply.queries[: max_queries - 1], question], max_queries)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.generator.extractive import MAX_VECTORS, candidates, choose, compose, needing_vectors, parts_of
+from services.generator.extractive import MAX_VECTORS, choose, compose, needing_vectors
 from services.generator.handler import WORDS_ALONE, generate
 from services.generator.markers import markers_in
 from services.generator.settings import AnsweringPolicy
+from services.generator.units import candidates
 from shared.contracts import Answered, Evidence
 from shared.errors import EmbedderUnavailable, Misconfigured
 from tests.unit.test_generator import command, evidence
@@ -122,19 +123,55 @@ async def test_each_part_of_a_question_has_its_sentence() -> None:
     assert "€329" in outcome.answer
 
 
+async def test_a_row_that_answers_two_parts_is_quoted_once() -> None:
+    outcome = await ask("What does it cost to rent NK-T3-420 for 7 days, and what is the deposit for it?", ALL[0])
+    assert [each.quote for each in outcome.citations] == ["| Tent Arve 3 | NK-T3-420 | €26 | €119 | €160 |"]
+
+
 @pytest.mark.parametrize(
-    ("question", "language", "count"),
+    ("question", "row"),
     [
-        ("How long is a click and collect order kept?", "en", 1),
-        ("How long is the warranty, and who pays the postage?", "en", 2),
-        ("Who pays the postage and how long is the warranty?", "en", 2),
-        ("Quel est le délai de retour ? Combien coûte la livraison express ?", "fr", 2),
-        ("Сколько стоит доставка посылки и когда придёт заказ?", "ru", 2),
-        ("Opening hours Annecy; warranty period poles; tent weight kg; boot size chart", "en", 3),
+        ("What does NK-T2-310 weigh?", "| Weight | 1.24 kg | 1.98 kg |"),
+        ("How much is the Lärche 2?", "| Price | €259 | €329 |"),
+        ("What is the SKU of the Kiefer 1?", "| SKU | NK-T1-180 | NK-T2-310 |"),
     ],
 )
-def test_parts(question: str, language: str, count: int) -> None:
-    assert len(parts_of(question, language)) == count
+async def test_where_columns_are_the_items_the_row_of_what_is_asked_for_answers(question: str, row: str) -> None:
+    outcome = await ask(question, ALL[1])
+    assert outcome.citations[0].quote == row
+    assert "| | Kiefer 1 | Lärche 2 |" in outcome.answer
+
+
+@pytest.mark.parametrize(
+    ("question", "language", "found", "other"),
+    [
+        ("What does it cost to rent the tent NK-T2-310?", "en", ALL[0], "NK-T3-420"),
+        ("Combien coûte la livraison en point relais ?", "fr", ALL[3], "Domicile"),
+    ],
+)
+async def test_rows_of_other_items_stay_out(question: str, language: str, found: Evidence, other: str) -> None:
+    outcome = await ask(question, found, language=language)
+    assert other not in outcome.answer
+
+
+async def test_the_passage_judged_best_wins_over_one_that_shares_more_words() -> None:
+    found = [
+        evidence("We keep your order for 7 days after it is ready.", 0.9, "faq", title="How does collecting work?"),
+        evidence("The deposit is released within 2 days of collecting.", 0.45, "rental", title="Rental"),
+    ]
+    outcome = await ask("How long do you keep an order for collecting?", *found)
+    assert outcome.citations[0].passage_id == "faq"
+
+
+@pytest.mark.parametrize(("score", "status"), [(0.5, "abstained"), (0.75, "answered"), (None, "answered")])
+async def test_a_weak_passage_without_the_words_of_the_question_is_no_answer(score: float | None, status: str) -> None:
+    found = evidence("Nordkamm has three shops: Freiburg, Lyon and Annecy.", score, title="Shops")
+    assert (await ask("Who is the chief executive of Nordkamm?", found)).status == status
+
+
+async def test_a_weak_passage_with_the_words_of_the_question_is_an_answer() -> None:
+    found = evidence("The chief executive of Nordkamm is Anna Berg.", 0.5, title="About us")
+    assert (await ask("Who is the chief executive of Nordkamm?", found)).status == "answered"
 
 
 async def test_a_sentence_that_goes_on_follows() -> None:
