@@ -12,7 +12,7 @@ CODE: Final = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w-]{4,}")
 """An identifier: letters and digits in one word, "NK-T2-310"."""
 
 _ASKING: Final = (
-    r"(?:(?:at|by|for|from|in|on|to|until|within|à|a|de|en|par|pour|dans|avec|в|до|за|из|к|на|от|по|при|с|у)\s+)?"
+    r"(?:(?:at|by|for|from|in|on|to|until|within|à|a|de|en|par|pour|dans|avec|во?|до|за|из|ко?|на|от|по|при|со?|у)\s+)?"
     r"(?:who|whom|what|when|where|which|why|how|is|are|do|does|did|can|may|must|will|qui|que|quel\w*|quand|o[uù]|comment"
     r"|combien|pourquoi|est-ce|peut-on|faut-il|кто|что|чем|когда|где|куда|какой|каков\w*|как\w{2}|каким\w?|как"
     r"|сколько|скольки|почему|можно|нужно)\b"

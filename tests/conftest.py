@@ -7,6 +7,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+import structlog
 from redis.asyncio import Redis
 
 from shared.runtime.embedded_redis import start_server, stop_server
@@ -17,7 +18,8 @@ from shared.settings import ObserveSettings
 
 @pytest.fixture(scope="session", autouse=True)
 def _quiet_logs() -> None:
-    set_up_logs(ObserveSettings(log_level="error", log_format="json"))
+    set_up_logs(ObserveSettings(log_level="warning", log_format="json"))
+    structlog.configure(cache_logger_on_first_use=False)  # so that tests can capture what is logged
 
 
 @pytest.fixture(scope="session")

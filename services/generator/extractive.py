@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from services.generator.decision import Written, phrase_language, trust, weight
-from services.generator.kinds import kind_bonus
+from services.generator.kinds import asked_and_met, kind_bonus
 from services.generator.markers import settle
 from services.generator.units import Unit
 from shared.citations import QUOTE_CHARS, citation, shortened
@@ -35,8 +35,8 @@ _GOES_ON: Final = re.compile(
     r"^(?:it|they|this|these|that|those|he|she|il|elle|ils|elles|cela|ce|cette|ces|он|она|оно|они|это|эти|этот|эта)\b",
     re.IGNORECASE,
 )
-_AROUND: Final = 0.8
-"""What a term found only around a unit (title, section, head row) counts."""
+_AROUND, _AROUND_ROW = 0.6, 0.8
+"""What a term found only around a sentence (title, section) or a row (its head row, too) counts."""
 _GRADE, _GRADE_OF_PART = 0.9, 0.3
 """What the passage's grade is worth. It is that of the whole question, so it says less of a part."""
 _MEANING, _MEANING_FOREIGN = 0.3, 0.8
@@ -138,23 +138,23 @@ class _Scale:
         self._meaning = {index: (cosine - low) / (high - low or 1.0) for index, cosine in cosines.items()}
 
     def score(self, part: str, index: int) -> float:
-        """How well the unit answers this part, mostly in [0, 3]; the whole question counts for a third of it."""
+        """How well the unit answers this part, mostly in [0, 3]."""
         unit, asked = self._units[index], _words(part)
         literal = len(asked & self._literal[index]) / max(1, len(asked))
-        words = 0.7 * self.coverage(part, index) + 0.3 * self.coverage(self._question, index)
+        words = self.coverage(part, index)
         bonus = 0.15 * literal + self._in_order(part, index) + kind_bonus(part, unit.text, unit.table)
         grade = _GRADE if part == self._question else _GRADE_OF_PART
         meant = _MEANING_FOREIGN if self._foreign(index) else _MEANING
         return words + bonus + grade * self._trust[index] + meant * self.meaning(index)
 
-    def coverage(self, part: str, index: int) -> float:
+    def coverage(self, part: str, index: int, *, without: str = "") -> float:
         """Share in [0, 1] of the part's terms found in the unit; found only around it, `_AROUND`."""
-        inside = self._inside[index]
+        inside, beside = self._inside[index], _AROUND_ROW if self._units[index].table else _AROUND
         total = found = 0.0
-        for term in set(terms(part, self._language)):
+        for term in set(terms(part, self._language)).difference(terms(without, self._language)):
             value = weight(term) * math.log1p(len(self._units) / (1 + self._spread[term]))
             total += value
-            found += value if term in inside else _AROUND * value if term in self._around[index] else 0.0
+            found += value if term in inside else beside * value if term in self._around[index] else 0.0
         return found / total if total else 0.0
 
     def meaning(self, index: int) -> float:
@@ -162,11 +162,16 @@ class _Scale:
         return self._meaning.get(index, 0.0)
 
     def supports(self, index: int) -> bool:
-        """Whether grade and words together make it an answer; ungraded, or in another language, words can't tell."""
+        """Whether it is an answer by grade and words: told only of graded units in the question's language.
+
+        Where the judge is sure of a passage, it is not doubted.
+        """
         grade = self._grades[index]
-        if grade is None or self._foreign(index):
+        sure = any(each is not None and each >= _SUPPORT_FROM for each in self._grades)
+        if sure or grade is None or self._foreign(index):
             return True
-        return grade + _COVERED * self.coverage(self._question, index) >= _SUPPORT_FROM
+        met = asked_and_met(self._question, self._units[index].text)
+        return grade + _COVERED * self.coverage(self._question, index, without=met) >= _SUPPORT_FROM
 
     def answers_part(self, part: str, index: int) -> bool:
         """Whether the unit is good enough to be quoted for a later part."""

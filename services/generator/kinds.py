@@ -44,3 +44,9 @@ def kind_bonus(question: str, text: str, head: str) -> float:
     worth = sum(value for looks, value in asked if looks.search(text))
     priced = head and _ASKS_MONEY.search(question) and _ASKS_MONEY.search(f"{head} {text}")
     return worth + (_PRICED if priced else 0.0)
+
+
+def asked_and_met(question: str, text: str) -> str:
+    """The words of the question that ask for a kind of answer which `text` looks like: it need not repeat them."""
+    met = [asks for asks, looks, _ in _KINDS if looks.search(text)]
+    return " ".join(found.group() for asks in met for found in asks.finditer(question))
