@@ -1,7 +1,7 @@
 """What can go wrong, sorted once by what the worker does about it.
 
     CairnError
-    ├── TransientError          tried again with backoff while the job's deadline allows, then dead-lettered
+    ├── TransientError          tried again with backoff until the deadline; then `timed_out`, with the best there is
     │   ├── ModelUnavailable      chat model or judge: refused, timed out, 408, 429, 5xx
     │   ├── EmbedderUnavailable   embeddings endpoint: the same
     │   ├── VectorStoreUnavailable

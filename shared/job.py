@@ -16,7 +16,8 @@ ANY_REGION = "*"
 
 MAX_QUESTION_CHARS = 8_000
 
-JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:~-]{0,127}$")]
+JobId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._~-]{0,127}$")]
+"""No colon: `job:a:events` must not be the hash of a job `a:events`."""
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Role = Annotated[str, StringConstraints(min_length=1, max_length=64, strip_whitespace=True)]
 Score = Annotated[float, Field(ge=0.0, le=1.0)]

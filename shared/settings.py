@@ -51,7 +51,7 @@ class RuntimeSettings(BaseSettings):
     """A delivery whose worker gave no sign for this long is taken over by another one."""
     heartbeat_s: PositiveSeconds = 1.0
     """How often a worker renews its claims, and sees that a job was cancelled."""
-    block_s: PositiveSeconds = 1.0
+    block_s: Annotated[float, Field(ge=0.01)] = 1.0
     """Longest wait of one read; must stay below redis-py's socket timeout."""
     grace_s: PositiveSeconds = 20.0
     """Time a stopping worker gives the handlers in hand before it hands their deliveries back."""
@@ -59,7 +59,7 @@ class RuntimeSettings(BaseSettings):
     """Hand-overs of one message before it is a dead letter: what stops a message that kills its worker."""
     backoff_initial_s: PositiveSeconds = 0.2
     backoff_max_s: PositiveSeconds = 10.0
-    job_ttl_s: PositiveSeconds = 86_400.0
+    job_ttl_s: Annotated[float, Field(ge=1)] = 86_400.0
     """How long a job's hash and events stay after its last change."""
     results_max_len: Annotated[int, Field(ge=1)] = 100_000
     results_max_age_s: PositiveSeconds = 7 * 86_400.0

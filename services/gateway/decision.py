@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from shared.contracts import Ask, Budget, Header, Principal, Question, Rewrite
 from shared.errors import InvalidJob
-from shared.runtime.delivery import Delivery, check_size, explain, parse
+from shared.runtime.delivery import ENTRY_ID, Delivery, check_size, explain, parse
 
 _JSON_FIELDS = ("history", "filters")
 
@@ -33,6 +33,8 @@ def read_ask(delivery: Delivery, max_bytes: int) -> Ask:
         raise InvalidJob("entry_id: Extra inputs are not permitted")
     if not ask.question.strip():  # pydantic strips less than Python: U+001C to U+001F are blank, too
         raise InvalidJob("question: must not be empty")
+    if ask.job_id is not None and ENTRY_ID.fullmatch(ask.job_id):
+        raise InvalidJob("job_id: digits-digits is how jobs without an id of their own are named; choose another")
     return ask.model_copy(update={"entry_id": delivery.entry_id, "job_id": ask.job_id or delivery.entry_id})
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from redis.exceptions import RedisError
 
 from services.gateway.decision import read_ask
 from services.gateway.handler import admit
@@ -11,17 +14,27 @@ from services.gateway.reaper import reap
 from services.gateway.settings import GatewaySettings
 from services.gateway.tokens import TokenVerifier
 from shared.runtime.keys import INBOXES
+from shared.runtime.logs import logger
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.steps import Steps
 from shared.runtime.subscriber import ensure_group
 from shared.runtime.worker import run_worker
 from shared.settings import IndexSettings, JwtSettings
 
+_log = logger("cairn")
+
 
 async def create_groups(steps: Steps) -> None:
     """Every stream and group, at id 0, before the first job: no stage can then miss what came before its start."""
-    for inbox, group in INBOXES.items():
-        await ensure_group(steps.redis, steps.keys.inbox(inbox), group)
+    while True:
+        try:
+            for inbox, group in INBOXES.items():
+                await ensure_group(steps.redis, steps.keys.inbox(inbox), group)
+        except (RedisError, OSError) as refused:
+            _log.warning("can't create the groups yet", error=str(refused))
+            await asyncio.sleep(1)
+        else:
+            return
 
 
 @asynccontextmanager

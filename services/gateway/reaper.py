@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from shared.runtime.ending import end_job
 from shared.runtime.logs import logger
@@ -16,6 +16,7 @@ _log = logger("cairn")
 
 JOBS_PER_LOOK = 200
 TRIM_EVERY_S = 60.0
+BROKEN_JOB_AGAIN_S = 60.0
 
 
 async def reap(steps: Steps) -> None:
@@ -40,5 +41,9 @@ async def reap_late_jobs(steps: Steps, now: float) -> int:
         steps.keys.deadlines, "-inf", str(now), byscore=True, offset=0, num=JOBS_PER_LOOK
     )
     for job_id in late:
-        await end_job(steps, job_id.decode(), "timed_out")
+        try:
+            await end_job(steps, job_id.decode(), "timed_out")
+        except (ResponseError, ValueError) as broken:  # keys of a wrong type or content: the other jobs must not wait
+            _log.error("a late job can't be ended", job_id=job_id.decode(), error=str(broken))
+            await steps.redis.zadd(steps.keys.deadlines, {job_id: now + BROKEN_JOB_AGAIN_S}, xx=True)
     return len(late)

@@ -82,12 +82,12 @@ async def retry(letter_id: LetterId) -> None:
             fail(f"the message belonged to no job ({letter['reason']}), so it isn't sent again", Exit.FAILED)
         if not letter["whole"]:
             fail("the message was too big to be kept whole; submit it again", Exit.FAILED)
-        name = await _again(client, letter)
+        name = await _again(client, letter_id, letter)
         await client.redis.xdel(client.keys.dead, letter_id)
     out.print(name)
 
 
-async def _again(client: Client, letter: dict[str, Any]) -> str:
+async def _again(client: Client, letter_id: str, letter: dict[str, Any]) -> str:
     if letter["inbox"] == "ingest":
         message = Ingest.model_validate_json(letter["fields"].get("data", ""))
         return await client.publish("ingest", message)
@@ -100,15 +100,15 @@ async def _again(client: Client, letter: dict[str, Any]) -> str:
     header = Header.model_validate(
         found.header.model_dump()
         | {
-            "job_id": f"{found.header.job_id[:100]}~{int(now * 1000)}",
+            "job_id": f"{found.header.job_id[:80]}~{letter_id}",
             "submitted_at": now,
             "deadline": now + RETRY_DEADLINE_S,
         }
     )
     steps = Steps(client.redis, client.keys, RuntimeSettings())
     fate = await steps.readmit(found.model_copy(update={"header": header}))
-    if fate != "done":
-        fail(f"job {header.job_id} exists already; try again", Exit.FAILED)
+    if fate == "taken":
+        out.print("had been sent again already")
     return header.job_id
 
 

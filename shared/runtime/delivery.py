@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
+import re
+import traceback
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from shared.contracts import Contract
-from shared.errors import InvalidJob, PermanentError, TransientError
+from shared.errors import CairnError, InvalidJob, PermanentError, TransientError
 
 C = TypeVar("C", bound=Contract)
+
+MAX_ERROR_CHARS = 2_000
+ENTRY_ID = re.compile(r"\d+-\d+")
+"""How Redis names entries, and Cairn the jobs that were given no id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +72,8 @@ class RetryPolicy:
     initial_s: float = 0.2
     max_s: float = 10.0
     max_deliveries: int = 5
+    max_attempts: int = 30
+    """Tries of a message without a deadline (ingestion), about five minutes."""
 
     def backoff_s(self, attempt: int, jitter: float) -> float:
         """Exponential with full jitter on the upper half; `attempt` starts at 1, `jitter` is in [0, 1)."""
@@ -79,6 +89,8 @@ def after_failure(
     `seconds_left` is the time to the job's deadline (infinite for messages without a job).
     """
     if isinstance(error, TransientError):
+        if math.isinf(seconds_left) and attempt >= policy.max_attempts:
+            return GiveUp("unavailable")
         wait_s = max(policy.backoff_s(attempt, jitter), error.retry_after_s or 0.0)
         return RetryHere(wait_s) if wait_s < seconds_left else GiveUp("deadline")
     if isinstance(error, InvalidJob):
@@ -120,5 +132,22 @@ def field_names(delivery: Delivery) -> str:
 def explain(error: ValidationError) -> str:
     """Field by field what is wrong, without the values: they may hold secrets or a megabyte of text."""
     faults = error.errors(include_url=False, include_input=False, include_context=False)
-    shown = [f"{'.'.join(map(str, fault['loc'])) or 'message'}: {fault['msg']}" for fault in faults[:5]]
+    shown = [f"{_clipped('.'.join(map(str, fault['loc']))) or 'message'}: {fault['msg']}" for fault in faults[:5]]
     return "; ".join(shown) + (f"; and {len(faults) - 5} more" if len(faults) > 5 else "")
+
+
+def told(error: BaseException) -> str:
+    """What may be said of an error to clients and logs: ours in full, up to a bound; of a bug only its kind and place.
+
+    The text of foreign exceptions quotes what they choked on: questions, passages, keys.
+    """
+    if isinstance(error, CairnError):
+        text = str(error) or type(error).__name__
+        return text.encode("utf-8", "backslashreplace").decode()[:MAX_ERROR_CHARS]
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {PurePath(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}"
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}…"

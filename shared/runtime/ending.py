@@ -27,13 +27,13 @@ async def end_job(steps: Steps, job_id: str, status: str) -> bool:
         if found.get(b"status") != b"running":
             await steps.redis.zrem(steps.keys.deadlines, job_id)
             return False
-        at = found[b"at"].decode()
+        at = found.get(b"at", b"").decode()
         stream, _, entry_id = at.partition(" ")
         inbox = stream.removeprefix(steps.keys.prefix)
         outcome = await _outcome(steps, job_id, found, stream, entry_id)
         outcome = outcome.model_copy(update={"status": status} | ({"error": ""} if status == "cancelled" else {}))
         fate = await steps.end(
-            job_id=job_id, at=at, group=INBOXES[inbox], status=status, outcome=outcome.model_dump_json()
+            job_id=job_id, at=at, group=INBOXES.get(inbox, inbox), status=status, outcome=outcome.model_dump_json()
         )
         if fate == "done":
             count_outcome(outcome)
@@ -43,7 +43,7 @@ async def end_job(steps: Steps, job_id: str, status: str) -> bool:
 
 async def _outcome(steps: Steps, job_id: str, found: dict[bytes, bytes], stream: str, entry_id: str) -> Answered:
     # The job's current command is in its stream until it is finished: the trail and evidence so far are there.
-    entries: Any = await steps.redis.xrange(stream, entry_id, entry_id)
+    entries: Any = await steps.redis.xrange(stream, entry_id, entry_id) if stream else []
     inbox = stream.removeprefix(steps.keys.prefix)
     if entries:
         try:

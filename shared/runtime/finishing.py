@@ -9,12 +9,12 @@ from typing import Any
 
 from shared.citations import citations_of
 from shared.contracts import PUBLIC_TENANT, Answered, Ask, Command, Contract, Ingest, Ingested, Rewrite, StageTiming
+from shared.errors import PermanentError
+from shared.runtime.deadletter import dead_letter, job_of, wanted_job_id
 from shared.runtime.delivery import Delivery
 from shared.runtime.metrics import count_outcome
 from shared.runtime.stage import Inbox
 from shared.runtime.steps import Fate, Steps
-
-_STORED_FIELD_BYTES = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +57,22 @@ class Finishing:
             return await self._finish(delivery, result.model_copy(update={"timings": timings}))
         raise TypeError(f"{type(message).__name__} can't end in {type(result).__name__}")
 
+    async def bury(self, delivery: Delivery, *, error: str, reason: str) -> Fate:
+        """A plain dead letter: for a delivery of no job, or one that can't even be given up properly."""
+        letter = self._letter(delivery, None, error=error, reason=reason)
+        return await self.steps.bury(*self._place, delivery.entry_id, dead_letter=letter)
+
     async def fail(self, delivery: Delivery, message: Contract | None, *, error: str, reason: str, took: Took) -> Fate:
         """Give the delivery up: dead letter, and the client's `failed` outcome where there is a job."""
         if self.inbox.name == "gateway":
             return await self._reject(delivery, message, error)
-        job_id = _job_id(delivery, message)
-        letter = self._dead_letter(delivery, job_id=job_id, error=error, reason=reason)
+        job_id = job_of(delivery, message)
+        letter = self._letter(delivery, job_id, error=error, reason=reason)
         if isinstance(message, Ingest):
             failed = Ingested(document_id=message.document.document_id, status="failed", error=error)
             return await self._settle(delivery, message, failed, letter)
         if job_id is None:
-            return await self.steps.bury(*self._place, delivery.entry_id, dead_letter=letter)
+            return await self.bury(delivery, error=error, reason=reason)
         if isinstance(message, Command):
             header = message.header.updated(timing=self._timing(message, took))
             outcome = Answered.ending(header, "failed", now=time.time(), error=error)
@@ -75,10 +80,10 @@ class Finishing:
             outcome = Answered(job_id=job_id, entry_id="", status="failed", error=error)
         return await self._finish(delivery, outcome, letter)
 
-    async def expire(self, delivery: Delivery, message: Command, took: Took) -> Fate:
-        """The deadline passed in our hands: end the job as the reaper would."""
+    async def expire(self, delivery: Delivery, message: Command, took: Took, *, why: str = "") -> Fate:
+        """The deadline passed in our hands, or nothing can be done before it: end the job as the reaper would."""
         header = message.header.updated(timing=self._timing(message, took))
-        return await self._finish(delivery, timed_out(message.model_copy(update={"header": header})))
+        return await self._finish(delivery, timed_out(message.model_copy(update={"header": header}), why))
 
     async def disown(self, delivery: Delivery, message: Contract | None, fate: Fate) -> None:
         """A finished delivery that turned out to belong to no job, or not to be its job's current command."""
@@ -86,7 +91,7 @@ class Finishing:
             "unknown": "no such job: it was never admitted, or its keys expired",
             "superseded": "not the job's current command: a copy, or published by something other than a stage",
         }[fate]
-        letter = self._dead_letter(delivery, job_id=_job_id(delivery, message), error=why, reason=fate)
+        letter = self._letter(delivery, job_of(delivery, message), error=why, reason=fate)
         await self.steps.bury(*self._place, delivery.entry_id, dead_letter=letter)
 
     async def _admit(self, delivery: Delivery, command: Rewrite, took: Took) -> Fate:
@@ -101,7 +106,7 @@ class Finishing:
             submitted_at=header.submitted_at,
             deadline=header.deadline,
             inbox=command.inbox,
-            command=command.model_dump_json(),
+            command=self._published(command),
             event=self._event(command, took),
         )
 
@@ -112,7 +117,7 @@ class Finishing:
             delivery.entry_id,
             job_id=message.header.job_id,
             next_inbox=command.inbox,
-            command=command.model_dump_json(),
+            command=self._published(command),
             event=self._event(command, took),
         )
 
@@ -130,10 +135,11 @@ class Finishing:
         return fate
 
     async def _reject(self, delivery: Delivery, message: Contract | None, error: str) -> Fate:
-        wanted = message.job_id if isinstance(message, Ask) else _wanted_job_id(delivery)
+        wanted = message.job_id if isinstance(message, Ask) else wanted_job_id(delivery)
         fate: Fate = "taken"
         # An id that belongs to a job already is not touched; the outcome is then found under the entry's own id.
-        for job_id in dict.fromkeys((wanted or delivery.entry_id, delivery.entry_id)):
+        own = delivery.entry_id
+        for job_id in dict.fromkeys((wanted or own, own, f"{own}-refused")):
             outcome = Answered(job_id=job_id, entry_id=delivery.entry_id, status="failed", error=error)
             fate = await self.steps.reject(
                 delivery.entry_id, job_id=job_id, tenant=PUBLIC_TENANT, outcome=outcome.model_dump_json()
@@ -150,6 +156,15 @@ class Finishing:
             event=result.model_dump_json(),
             dead_letter=letter,
         )
+
+    def _published(self, command: Command) -> str:
+        text, limit = command.model_dump_json(), self.steps.settings.max_message_bytes
+        if (size := len(text.encode())) > limit:
+            raise PermanentError(
+                f"the message to the {command.inbox} would have {size} bytes, more than {limit}: lower top_k, "
+                "or raise CAIRN_MAX_MESSAGE_BYTES"
+            )
+        return text
 
     def _timing(self, message: Command, took: Took) -> StageTiming:
         return StageTiming(
@@ -168,28 +183,12 @@ class Finishing:
         }
         return json.dumps(facts, ensure_ascii=False)
 
-    def _dead_letter(self, delivery: Delivery, *, job_id: str | None, error: str, reason: str) -> str:
-        fields = {_text(name): _text(value[:_STORED_FIELD_BYTES]) for name, value in list(delivery.fields.items())[:20]}
-        whole = all(len(value) <= _STORED_FIELD_BYTES for value in delivery.fields.values())
-        return json.dumps(
-            {
-                "stage": self.inbox.group,
-                "inbox": self.inbox.name,
-                "entry_id": delivery.entry_id,
-                "job_id": job_id,
-                "reason": reason,
-                "error": error,
-                "deliveries": delivery.deliveries,
-                "worker": self.consumer,
-                "failed_at": round(time.time(), 3),
-                "whole": whole,
-                "fields": fields,
-            },
-            ensure_ascii=False,
-        )
+    def _letter(self, delivery: Delivery, job_id: str | None, *, error: str, reason: str) -> str:
+        stage, worker = self.inbox.group, self.consumer
+        return dead_letter(delivery, stage=stage, worker=worker, job_id=job_id, error=error, reason=reason)
 
 
-def timed_out(command: Command) -> Answered:
+def timed_out(command: Command, why: str = "") -> Answered:
     """The outcome of a job whose deadline passed while `command` was its current one: the best it has, cited."""
     evidence = command.evidence_so_far()
     return Answered.ending(
@@ -197,39 +196,5 @@ def timed_out(command: Command) -> Answered:
         "timed_out",
         now=time.time(),
         citations=citations_of(evidence),
-        error=f"the deadline passed in the {command.inbox}",
+        error=f"the deadline passed in the {command.inbox}" + (f": {why}" if why else ""),
     )
-
-
-def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "backslashreplace")
-
-
-def _job_id(delivery: Delivery, message: Contract | None) -> str | None:
-    """The job a delivery belongs to, also where its message can't be read as a whole."""
-    if isinstance(message, Command):
-        return message.header.job_id
-    found = _loose_json(delivery).get("header")
-    job_id = found.get("job_id") if isinstance(found, dict) else None
-    return job_id if isinstance(job_id, str) and 0 < len(job_id) <= 128 else None
-
-
-def _wanted_job_id(delivery: Delivery) -> str | None:
-    """The id an unreadable question asked for, if it is a usable one."""
-    raw = delivery.fields.get(b"job_id")
-    found = raw.decode("utf-8", "replace") if raw is not None else _loose_json(delivery).get("job_id")
-    try:
-        return Ask(question="?", job_id=found).job_id
-    except ValueError:
-        return None
-
-
-def _loose_json(delivery: Delivery) -> dict[str, Any]:
-    raw = delivery.fields.get(b"data", b"")
-    if len(raw) > _STORED_FIELD_BYTES * 8:
-        return {}
-    try:
-        found = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -10,6 +10,7 @@ import asyncio
 import math
 import random
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +18,11 @@ from typing import Any
 
 from faststream import BaseMiddleware
 from faststream.message import StreamMessage
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
-from shared.contracts import Answered, Command, Contract
-from shared.errors import InvalidJob
-from shared.runtime.delivery import Delivery, GiveUp, Redeliver, RetryHere, RetryPolicy, after_failure
+from shared.contracts import Answered, Ask, Command, Contract
+from shared.errors import InvalidJob, TransientError
+from shared.runtime.delivery import Delivery, GiveUp, Redeliver, RetryHere, RetryPolicy, after_failure, told
 from shared.runtime.finishing import Finishing, Took
 from shared.runtime.logs import logger
 from shared.runtime.metrics import DEAD_LETTERS, DELIVERIES, QUEUE_WAIT_SECONDS, RETRIES, STAGE_SECONDS
@@ -32,7 +33,9 @@ from shared.settings import RuntimeSettings
 _log = logger("cairn")
 
 COMMIT_ATTEMPTS = 12
-"""Tries of a finished delivery's step while Redis is away, about a minute; after that it is claimed and run again."""
+"""Tries of a finished delivery's step while Redis is away, a minute or more; after that it is claimed and run again."""
+HANDLER_LIMIT_S = 900.0
+"""For a message without a deadline: embedding one part of a document on a slow machine fits in."""
 
 
 Call = Callable[[], Awaitable[Any]]
@@ -56,6 +59,8 @@ class _InHand:
 
     @property
     def deadline(self) -> float:
+        if isinstance(self.message, Ask):  # no job yet, so no reaper looks after it
+            return min(self.delivery.submitted_at, self.started) + self.message.deadline_s
         return self.command.header.deadline if self.command is not None else math.inf
 
     def took(self) -> Took:
@@ -98,10 +103,9 @@ class Handling:
             attempt += 1
             try:
                 result = await self._result(task, call)
+                fate = await self._commit(task, self.finishing.succeed, task.readable, result, task.took())
+                return (_success(result) if fate == "done" else fate), ""
             except Exception as error:  # noqa: BLE001  sorted here, once, for every stage
-                if isinstance(error, TimeoutError) and task.command is not None and time.time() >= task.deadline:
-                    fate = await self._commit(task, self.finishing.expire, task.command, task.took())
-                    return ("expired" if fate == "done" else fate), ""
                 match after_failure(
                     error,
                     attempt=attempt,
@@ -112,17 +116,14 @@ class Handling:
                 ):
                     case RetryHere(after_s):
                         RETRIES.labels(self.inbox.group).inc()
-                        _log.warning("trying again", **self._place(task), after_s=round(after_s, 2), error=str(error))
+                        _log.warning("trying again", **self._place(task), after_s=round(after_s, 2), error=told(error))
                         await asyncio.sleep(after_s)
                     case Redeliver(after_s):
-                        _log.error("handler failed", **self._place(task), exc_info=error)
+                        _log.error("handler failed", **self._place(task), error=told(error), stack=_stack(error))
                         await self._hand_back(task.delivery, after_s)
-                        return "redelivered", repr(error)
+                        return "redelivered", told(error)
                     case GiveUp(reason):
                         return await self._give_up(task, error, reason)
-            else:
-                fate = await self._commit(task, self.finishing.succeed, task.readable, result, task.took())
-                return (_success(result) if fate == "done" else fate), ""
 
     async def _result(self, task: _InHand, call: Call) -> Any:
         if isinstance(task.message, InvalidJob):
@@ -131,18 +132,36 @@ class Handling:
             raise _WorkersDied(
                 f"handed over {task.delivery.deliveries - 1} times and never finished: it seems to kill its workers"
             )
-        async with asyncio.timeout(None if math.isinf(task.deadline) else max(0.0, task.deadline - time.time())):
-            result = await call()
+        try:
+            async with asyncio.timeout(self._seconds_for(task)) as limit:
+                result = await call()
+        except TimeoutError as error:
+            if limit.expired():
+                raise _TooLate("the time for it is over") from error
+            raise
         self.finishing.check(result)
         return result
 
+    def _seconds_for(self, task: _InHand) -> float:
+        """What a handler may take: until the deadline, or long enough for a part of a document."""
+        return HANDLER_LIMIT_S if math.isinf(task.deadline) else max(0.0, task.deadline - time.time())
+
     async def _give_up(self, task: _InHand, error: Exception, reason: str) -> tuple[str, str]:
-        text = str(error) or repr(error)
+        text = told(error)
         if reason == "bug":
-            text = f"internal error after {task.delivery.deliveries} deliveries: {type(error).__name__}: {text}"
-            _log.error("handler failed for good", **self._place(task), exc_info=error)
-        fail = partial(self.finishing.fail, error=text, reason=reason, took=task.took())
-        fate = await self._commit(task, fail, task.readable)
+            _log.error("handler failed for good", **self._place(task), error=text, stack=_stack(error))
+            text = f"internal error after {task.delivery.deliveries} deliveries: {text}"
+        try:
+            if reason == "deadline" and task.command is not None:
+                why = "" if isinstance(error, _TooLate) else text
+                expire = partial(self.finishing.expire, why=why)
+                fate = await self._commit(task, expire, task.command, task.took())
+                return ("expired" if fate == "done" else fate), text
+            fail = partial(self.finishing.fail, error=text, reason=reason, took=task.took())
+            fate = await self._commit(task, fail, task.readable)
+        except Exception as worse:  # noqa: BLE001  nothing may stay in the inbox for ever
+            _log.error("can't be given up properly", **self._place(task), error=told(worse), stack=_stack(worse))
+            fate = await self._commit(task, partial(self.finishing.bury, error=text, reason=reason))
         if fate == "done" and self.inbox.name != "gateway":
             DEAD_LETTERS.labels(self.inbox.group, reason).inc()
         return ("failed" if fate == "done" else fate), text
@@ -156,6 +175,8 @@ class Handling:
                     await self.finishing.disown(task.delivery, task.readable, fate)
                     DEAD_LETTERS.labels(self.inbox.group, fate).inc()
             except (RedisError, OSError) as away:
+                if not _passes(away):
+                    raise
                 if attempt == COMMIT_ATTEMPTS:
                     _log.error("could not finish", **self._place(task), error=str(away))
                     break
@@ -166,9 +187,7 @@ class Handling:
 
     async def _hand_back(self, delivery: Delivery, after_s: float) -> None:
         try:
-            await self.steps.hand_back(
-                self.inbox.name, self.inbox.group, self.consumer, delivery.entry_id, after_s=after_s
-            )
+            await self.steps.hand_back(self.inbox.name, self.inbox.group, delivery.entry_id, after_s=after_s)
         except (RedisError, OSError) as away:  # then it is claimed after the whole claim time
             _log.warning("could not hand back", entry_id=delivery.entry_id, error=str(away))
 
@@ -194,8 +213,25 @@ class Handling:
         return place | {"delivery": task.delivery.deliveries}
 
 
+class _TooLate(TransientError):
+    """The handler's time was over."""
+
+
 class _WorkersDied(InvalidJob):
     """A message that was handed over too often without a word."""
+
+
+def _passes(error: Exception) -> bool:
+    """Whether Redis may take the step later: it is away, full, loading or failing over. The rest is a bug of ours, or
+    a key of the wrong type."""
+    return not isinstance(error, ResponseError) or str(error).startswith(
+        ("OOM", "READONLY", "LOADING", "MASTERDOWN", "BUSY", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS")
+    )
+
+
+def _stack(error: BaseException) -> list[str]:
+    """Where it happened, without the error's own text."""
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
 
 
 def _success(result: Contract) -> str:

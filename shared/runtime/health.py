@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from wsgiref.types import StartResponse, WSGIEnvironment
 
@@ -14,15 +15,17 @@ from prometheus_client import make_wsgi_app
 from shared.settings import ObserveSettings
 
 STALLED_AFTER_S = 10.0
-"""An event loop without a beat, or an inbox with free slots that was not read, for this long is unhealthy."""
+"""An event loop without a beat, or an inbox not looked at in spite of free slots, for this long is unhealthy."""
 
 
 class Pulse:
-    """Whether this worker consumes: a live process alone proves nothing."""
+    """Whether this worker does its part: a live process alone proves nothing.
 
-    def __init__(self, since_read_s: Callable[[], float], *, busy: Callable[[], bool]) -> None:
-        self._since_read_s = since_read_s
-        self._busy = busy
+    A Redis that is away is not the worker's fault, and restarting it would not help: then it tries on, and is well.
+    """
+
+    def __init__(self, unread_s: Callable[[], float]) -> None:
+        self._unread_s = unread_s
         self._beat_at = time.monotonic()
 
     def beat(self) -> None:
@@ -33,12 +36,20 @@ class Pulse:
         """What is wrong, or the empty string."""
         if (silent_s := time.monotonic() - self._beat_at) > STALLED_AFTER_S:
             return f"the event loop has not run for {silent_s:.0f} s"
-        if not self._busy() and (unread_s := self._since_read_s()) > STALLED_AFTER_S:
-            return f"the inbox has not been read for {unread_s:.0f} s"
+        if (unread_s := self._unread_s()) > STALLED_AFTER_S:
+            return f"no look at the inbox for {unread_s:.0f} s"
         return ""
 
 
+class _Server(ThreadingMixIn, WSGIServer):
+    """A client that says nothing must hold up neither the others nor the end of the process."""
+
+    daemon_threads = True
+
+
 class _QuietHandler(WSGIRequestHandler):
+    timeout = 5
+
     def log_message(self, format: str, *args: object) -> None:
         """A scrape every few seconds is no news."""
 
@@ -60,7 +71,7 @@ def serve_metrics(settings: ObserveSettings, pulse: Pulse) -> Iterator[int]:
         start_response(status, [("Content-Type", "text/plain; charset=utf-8")])
         return [(complaint or "ok").encode()]
 
-    server = make_server(settings.metrics_host, settings.metrics_port, app, WSGIServer, _QuietHandler)
+    server = make_server(settings.metrics_host, settings.metrics_port, app, _Server, _QuietHandler)
     thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
     thread.start()
     try:

@@ -46,23 +46,8 @@ class Script:
         self.sha = hashlib.sha1(self.source.encode(), usedforsecurity=False).hexdigest()
 
 
-SCRIPTS = {
-    name: Script(name)
-    for name in (
-        "admit",
-        "advance",
-        "finish",
-        "reject",
-        "end",
-        "settle",
-        "bury",
-        "claim",
-        "renew",
-        "hand_back",
-        "forget",
-        "readmit",
-    )
-}
+_NAMES = "admit advance finish reject end settle bury claim renew hand_back leave forget readmit"
+SCRIPTS = {name: Script(name) for name in _NAMES.split()}
 
 
 @dataclass(slots=True)
@@ -74,12 +59,16 @@ class _Call:
 
 
 class Steps:
-    """The steps on one Redis connection pool. Raises redis-py's errors; the runtime alone handles those."""
+    """The steps on one Redis connection pool, for deliveries that `consumer` holds.
 
-    def __init__(self, redis: Redis, keys: Keys, settings: RuntimeSettings) -> None:
+    Raises redis-py's errors; the runtime alone handles those.
+    """
+
+    def __init__(self, redis: Redis, keys: Keys, settings: RuntimeSettings, *, consumer: str = "") -> None:
         self.redis = redis
         self.keys = keys
         self.settings = settings
+        self.consumer = consumer
         self._waiting: list[_Call] = []
         self._sender: asyncio.Task[None] | None = None
 
@@ -98,7 +87,7 @@ class Steps:
         """A question becomes a job whose first command waits in `inbox`."""
         keys = self.keys
         ttl_s = int(self.settings.job_ttl_s + max(0.0, deadline - submitted_at))
-        return await self._fate(
+        return await self._finished(
             "admit",
             (keys.inbox("gateway"), keys.job(job_id), keys.events(job_id), keys.deadlines, keys.inbox(inbox)),
             ("gateway", entry_id, job_id, tenant, submitted_at, deadline, inbox, command, event, ttl_s),
@@ -109,7 +98,7 @@ class Steps:
     ) -> Fate:
         """The job moves from this delivery to `command` in `next_inbox`."""
         keys = self.keys
-        return await self._fate(
+        return await self._finished(
             "advance",
             (keys.inbox(inbox), keys.job(job_id), keys.events(job_id), keys.inbox(next_inbox)),
             (group, entry_id, next_inbox, command, event, self._ttl_s),
@@ -120,7 +109,7 @@ class Steps:
     ) -> Fate:
         """This delivery ends its job."""
         keys = self.keys
-        return await self._fate(
+        return await self._finished(
             "finish",
             (
                 keys.inbox(inbox),
@@ -146,7 +135,7 @@ class Steps:
     async def reject(self, entry_id: str, *, job_id: str, tenant: str, outcome: str) -> Fate:
         """A question that can't become a job gets its `failed` outcome."""
         keys = self.keys
-        return await self._fate(
+        return await self._finished(
             "reject",
             (keys.inbox("gateway"), keys.job(job_id), keys.events(job_id), keys.deadlines, keys.results),
             ("gateway", entry_id, job_id, tenant, outcome, self._ttl_s, self.settings.results_max_len),
@@ -166,7 +155,7 @@ class Steps:
         self, inbox: str, group: str, entry_id: str, *, run_id: str, event: str, dead_letter: str = ""
     ) -> Fate:
         """A delivery without a job is done."""
-        return await self._fate(
+        return await self._finished(
             "settle",
             (self.keys.inbox(inbox), self.keys.events(run_id), self.keys.dead),
             (group, entry_id, event, dead_letter, self._ttl_s, self.settings.dead_max_len),
@@ -174,7 +163,7 @@ class Steps:
 
     async def bury(self, inbox: str, group: str, entry_id: str, *, dead_letter: str) -> Fate:
         """A delivery of no living job becomes a dead letter."""
-        return await self._fate(
+        return await self._finished(
             "bury",
             (self.keys.inbox(inbox), self.keys.dead),
             (group, entry_id, dead_letter, self.settings.dead_max_len),
@@ -202,36 +191,29 @@ class Steps:
             ),
         )
 
-    async def claim(
-        self, inbox: str, group: str, consumer: str, *, cursor: str, count: int
-    ) -> tuple[str, list[Claimed]]:
+    async def claim(self, inbox: str, group: str, *, cursor: str, count: int) -> tuple[str, list[Claimed]]:
         """Up to `count` deliveries idle for longer than the claim time, and the cursor to go on from."""
-        arguments = (group, consumer, int(self.settings.claim_after_s * 1000), cursor, count)
+        arguments = (group, self.consumer, int(self.settings.claim_after_s * 1000), cursor, count)
         next_cursor, entries = await self._call("claim", (self.keys.inbox(inbox),), arguments)
         return next_cursor.decode(), [
             Claimed(entry_id.decode(), dict(zip(fields[::2], fields[1::2], strict=True)), int(deliveries))
             for entry_id, fields, deliveries in entries
         ]
 
-    async def renew(self, inbox: str, group: str, consumer: str, entry_ids: Sequence[str]) -> list[str]:
+    async def renew(self, inbox: str, group: str, entry_ids: Sequence[str]) -> list[str]:
         """Heartbeat for `entry_ids`; answers those that this consumer owns no more."""
-        lost = await self._call("renew", (self.keys.inbox(inbox),), (group, consumer, *entry_ids))
+        lost = await self._call("renew", (self.keys.inbox(inbox),), (group, self.consumer, *entry_ids))
         return [entry_id.decode() for entry_id in lost]
 
-    async def hand_back(
-        self, inbox: str, group: str, consumer: str, entry_id: str, *, after_s: float = 0.0, counted: bool = True
-    ) -> bool:
+    async def hand_back(self, inbox: str, group: str, entry_id: str, *, after_s: float) -> bool:
         """Give a delivery up so that any worker takes it after `after_s` (at most the claim time)."""
-        arguments: tuple[Argument, ...] = (
-            group,
-            consumer,
-            entry_id,
-            # One more than the claim time: XAUTOCLAIM takes what is idle for at least that long, to the millisecond.
-            int(self.settings.claim_after_s * 1000) + 1,
-            int(after_s * 1000),
-            "0" if counted else "1",
-        )
+        arguments = (group, self.consumer, entry_id, self._claimable_ms, int(after_s * 1000))
         return bool(await self._call("hand_back", (self.keys.inbox(inbox),), arguments))
+
+    async def leave(self, inbox: str, group: str) -> int:
+        """Hand back, uncounted, all that this consumer still holds, to be claimed at once; answers how many."""
+        arguments = (group, self.consumer, self._claimable_ms)
+        return int(await self._call("leave", (self.keys.inbox(inbox),), arguments))
 
     async def forget(self, inbox: str, group: str) -> list[str]:
         """Remove consumers that hold nothing and have been silent for `consumer_idle_s`; answers their names."""
@@ -240,14 +222,25 @@ class Steps:
         return [name.decode() for name in removed]
 
     @property
+    def _claimable_ms(self) -> int:
+        # One more than the claim time: XAUTOCLAIM takes what is idle for at least that long, to the millisecond.
+        return int(self.settings.claim_after_s * 1000) + 1
+
+    @property
     def _ttl_s(self) -> int:
         return int(self.settings.job_ttl_s)
 
     async def _fate(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Fate:
         return cast(Fate, (await self._call(name, keys, arguments)).decode())
 
+    async def _finished(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Fate:
+        """A step that ends a delivery; its last argument is who must hold it."""
+        return await self._fate(name, keys, (*arguments, self.consumer))
+
     async def _call(self, name: str, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
-        call = _Call(SCRIPTS[name], keys, arguments, asyncio.get_running_loop().create_future())
+        # Encoded here, so that text which can't be is its caller's problem and nobody else's in the pipeline.
+        encoded = [value.encode() if isinstance(value, str) else value for value in arguments]
+        call = _Call(SCRIPTS[name], keys, encoded, asyncio.get_running_loop().create_future())
         self._waiting.append(call)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send_waiting())
@@ -258,7 +251,7 @@ class Steps:
             batch, self._waiting = self._waiting, []
             try:
                 replies = await self._send(batch)
-            except (RedisError, OSError) as error:
+            except (RedisError, OSError, ValueError, TypeError) as error:
                 replies = [error] * len(batch)
             except asyncio.CancelledError:
                 for call in batch:

@@ -16,6 +16,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from faststream import AckPolicy
@@ -28,7 +30,7 @@ from faststream.redis.subscriber.usecases import StreamSubscriber
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from shared.runtime.delivery import Delivery
+from shared.runtime.delivery import Delivery, told
 from shared.runtime.handling import Handling
 from shared.runtime.logs import logger
 from shared.runtime.metrics import IN_HAND
@@ -54,7 +56,7 @@ class StageSubscriber(StreamSubscriber):
         self.consumer = handling.consumer
         self.max_workers = settings.max_workers or inbox.max_workers
         self.in_hand: dict[str, asyncio.Task[None]] = {}
-        self.last_read_at = time.monotonic()
+        self._looked_at = time.monotonic()
         self._slot_freed = asyncio.Event()
         self._loops: list[asyncio.Task[None]] = []
         self._claim_cursor = "0-0"
@@ -78,30 +80,35 @@ class StageSubscriber(StreamSubscriber):
     async def start(self) -> None:
         """Create the group and begin to fetch. The base class's start would begin its own reading."""
         self._build_fastdepends_model()
-        await self._ensure_group()
+        try:
+            await self._ensure_group()
+        except (RedisError, OSError) as refused:  # full, or away again: the fetching loop tries on
+            _log.warning("can't create the group yet", stream=self.stream, error=str(refused))
         self._post_start()
         self._loops = [asyncio.create_task(self._fetch()), asyncio.create_task(self._beat())]
 
     async def stop(self) -> None:
         """Take nothing new, finish what is in hand within `grace_s`, hand back the rest, leave the group."""
         self.running = False
-        fetch, beat = self._loops if self._loops else (None, None)
         self._slot_freed.set()
+        fetch, beat = self._loops or (None, None)
         if fetch is not None:
+            # Not cancelled at once: a reply on its way would be lost, and its messages with it until they are claimed.
             await asyncio.wait([fetch], timeout=self.settings.block_s + 5)
-            fetch.cancel()
+            await end_tasks([fetch])
         if self.in_hand:
             await asyncio.wait(self.in_hand.values(), timeout=self.settings.grace_s)
-        leftovers = dict(self.in_hand)
-        for task in leftovers.values():
-            task.cancel()
-        await asyncio.gather(*leftovers.values(), return_exceptions=True)
+        await end_tasks(list(self.in_hand.values()))
         if beat is not None:
-            beat.cancel()
+            await end_tasks([beat])
         try:
-            await self._hand_back_everything()
+            await self.steps.leave(self.handling.inbox.name, self.group)
         except (RedisError, OSError) as away:  # nothing is lost: silent deliveries are claimed
             _log.warning("could not hand back at stop", stream=self.stream, error=str(away))
+
+    def unread_s(self) -> float:
+        """Seconds since this subscriber last looked at its inbox; 0 while it has no free slot to look for."""
+        return 0.0 if len(self.in_hand) >= self.max_workers else time.monotonic() - self._looked_at
 
     @property
     def failure(self) -> BaseException | None:
@@ -125,6 +132,7 @@ class StageSubscriber(StreamSubscriber):
                 self._slot_freed.clear()
                 await self._slot_freed.wait()
                 continue
+            self._looked_at = time.monotonic()
             try:
                 deliveries = await self._claim(free) if time.monotonic() >= self._claim_due else []
                 if not deliveries:
@@ -134,9 +142,9 @@ class StageSubscriber(StreamSubscriber):
                 await self._recover(error, failures)
                 continue
             failures = 0
-            self.last_read_at = time.monotonic()
-            for delivery in deliveries:
-                self._begin(delivery)
+            if self.running:  # else it came too late: the stop hands it back
+                for delivery in deliveries:
+                    self._begin(delivery)
 
     async def _read(self, count: int) -> list[Delivery]:
         redis: Any = self.steps.redis
@@ -151,16 +159,12 @@ class StageSubscriber(StreamSubscriber):
 
     async def _claim(self, count: int) -> list[Delivery]:
         self._claim_cursor, claimed = await self.steps.claim(
-            self.handling.inbox.name, self.group, self.consumer, cursor=self._claim_cursor, count=count
+            self.handling.inbox.name, self.group, cursor=self._claim_cursor, count=count
         )
         if self._claim_cursor == "0-0":  # looked through: look again after a part of the claim time, not all at once
             pause_s = self.settings.claim_after_s / CLAIMS_PER_CLAIM_TIME
             self._claim_due = time.monotonic() + pause_s * (0.5 + random.random() / 2)
-        return [
-            Delivery(self.handling.inbox.name, each.entry_id, each.fields, each.deliveries)
-            for each in claimed
-            if each.entry_id not in self.in_hand
-        ]
+        return [Delivery(self.handling.inbox.name, each.entry_id, each.fields, each.deliveries) for each in claimed]
 
     async def _recover(self, error: Exception, failures: int) -> None:
         if isinstance(error, ResponseError) and "NOGROUP" in str(error):
@@ -181,6 +185,8 @@ class StageSubscriber(StreamSubscriber):
     # --- working ---------------------------------------------------------------------------------------------------
 
     def _begin(self, delivery: Delivery) -> None:
+        if delivery.entry_id in self.in_hand:
+            return  # our own, claimed late; or read again, after a restart that forgot the last second
         raw = {
             "type": "stream",
             "channel": self.stream,
@@ -192,17 +198,17 @@ class StageSubscriber(StreamSubscriber):
         task = asyncio.create_task(self._work(raw))
         self.in_hand[delivery.entry_id] = task
         IN_HAND.labels(self.group).inc()
-        task.add_done_callback(lambda _: self._free(delivery.entry_id))
+        task.add_done_callback(partial(self._free, delivery.entry_id))
 
     async def _work(self, raw: Any) -> None:
         await self.process_message(raw)
 
-    def _free(self, entry_id: str) -> None:
-        task = self.in_hand.pop(entry_id)
+    def _free(self, entry_id: str, task: asyncio.Task[None]) -> None:
+        del self.in_hand[entry_id]
         IN_HAND.labels(self.group).dec()
         self._slot_freed.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("delivery escaped its handling", entry_id=entry_id, exc_info=error)
+            _log.error("delivery escaped its handling", entry_id=entry_id, error=told(error))
 
     async def _beat(self) -> None:
         while True:
@@ -211,7 +217,7 @@ class StageSubscriber(StreamSubscriber):
             if not held:
                 continue
             try:
-                lost = await self.steps.renew(self.handling.inbox.name, self.group, self.consumer, held)
+                lost = await self.steps.renew(self.handling.inbox.name, self.group, held)
             except (RedisError, OSError) as away:
                 _log.warning("can't renew claims", stream=self.stream, error=str(away))
                 continue
@@ -220,26 +226,29 @@ class StageSubscriber(StreamSubscriber):
                 if entry_id in self.in_hand:
                     self.in_hand[entry_id].cancel()
 
-    async def _hand_back_everything(self) -> None:
-        """Also what was delivered to us and never begun, such as a reply that a dying connection swallowed."""
-        redis: Any = self.steps.redis
-        pending = await redis.xpending_range(
-            self.stream, self.group, min="-", max="+", count=10_000, consumername=self.consumer
-        )
-        for entry in pending:
-            entry_id = entry["message_id"].decode()
-            await self.steps.hand_back(self.handling.inbox.name, self.group, self.consumer, entry_id, counted=False)
-        if not pending:
-            await redis.xgroup_delconsumer(self.stream, self.group, self.consumer)
-
 
 async def ensure_group(redis: Redis, stream: str, group: str) -> None:
     """Create the stream and its consumer group, from the first entry on, unless it is there."""
     try:
         await redis.xgroup_create(stream, group, id="0", mkstream=True)
     except ResponseError as error:
-        if "BUSYGROUP" not in str(error):
+        if "BUSYGROUP" not in str(error) and not await _exists(redis, stream, group):  # a full server refuses even that
             raise
+
+
+async def _exists(redis: Any, stream: str, group: str) -> bool:
+    try:
+        return any(found["name"] == group.encode() for found in await redis.xinfo_groups(stream))
+    except ResponseError:
+        return False
+
+
+async def end_tasks(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel until they have ended: on Python 3.11 `asyncio.wait_for`, which redis-py uses, may swallow a cancel."""
+    while left := [task for task in tasks if not task.done()]:
+        for task in left:
+            task.cancel()
+        await asyncio.wait(left, timeout=1)
 
 
 async def parse_entry(raw: Any) -> RedisStreamMessage:

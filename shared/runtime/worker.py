@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import structlog
+import uvloop
 from faststream import FastStream
 from faststream.__about__ import __version__
 from faststream._internal.broker.registrator import Registrator
 from faststream.redis import RedisBroker
 from faststream.specification import AsyncAPI
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from shared.errors import CairnError
+from shared.runtime.delivery import told
 from shared.runtime.embedded_redis import redis_url
 from shared.runtime.handling import Handling, HandlingMiddleware
 from shared.runtime.health import Pulse, serve_metrics
@@ -29,7 +33,7 @@ from shared.runtime.logs import logger, set_up_logs
 from shared.runtime.metrics import STREAM_PENDING, STREAM_WAITING
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.steps import Steps
-from shared.runtime.subscriber import StageSubscriber, decode_entry, parse_entry
+from shared.runtime.subscriber import StageSubscriber, decode_entry, end_tasks, parse_entry
 from shared.settings import HomeSettings, ObserveSettings, RedisSettings, RuntimeSettings
 
 _log = logger("cairn")
@@ -64,13 +68,13 @@ class Worker:
             middlewares=(HandlingMiddleware,),  # type: ignore[arg-type]
             socket_keepalive=True,
         )
-        self.redis = Redis.from_url(url, socket_keepalive=True, health_check_interval=10)
-        self.steps = Steps(self.redis, keys, settings)
-        self.subscribers = [self._subscribe(inbox) for inbox in stage.inboxes]
-        self.pulse = Pulse(
-            lambda: max((time.monotonic() - each.last_read_at for each in self.subscribers), default=0.0),
-            busy=lambda: all(len(each.in_hand) >= each.max_workers for each in self.subscribers),
+        # One quick retry replaces a stale connection; waiting for Redis is the runtime's own business.
+        self.redis = Redis.from_url(
+            url, socket_keepalive=True, health_check_interval=10, retry=Retry(NoBackoff(), retries=1)
         )
+        self.steps = Steps(self.redis, keys, settings, consumer=self.consumer)
+        self.subscribers = [self._subscribe(inbox) for inbox in stage.inboxes]
+        self.pulse = Pulse(lambda: max((each.unread_s() for each in self.subscribers), default=0.0))
         self.app = FastStream(
             self.broker,
             logger=None,
@@ -81,7 +85,7 @@ class Worker:
 
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT. Answers the exit code: 0 after a clean stop, 1 after a bug."""
-        await wait_for_redis(self.redis)
+        await wait_for_redis(self.redis, self.pulse)
         try:
             await self.app.run()
         finally:
@@ -119,9 +123,7 @@ class Worker:
         try:
             yield
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)
             _log.info("stopped", consumer=self.consumer)
 
     def _chore_ended(self, task: asyncio.Future[None]) -> None:
@@ -129,7 +131,7 @@ class Worker:
             self._break(error)
 
     def _break(self, error: BaseException) -> None:
-        _log.error("the worker is broken and ends", exc_info=error)
+        _log.error("the worker is broken and ends", error=told(error), exc_info=error)
         self._broken = error
         self.app.exit()
 
@@ -177,10 +179,11 @@ def consumer_name(stage: str) -> str:
     return f"{stage}-{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
-async def wait_for_redis(redis: Redis) -> None:
+async def wait_for_redis(redis: Redis, pulse: Pulse) -> None:
     """Until it answers: a worker that starts before Redis waits instead of dying."""
     pause_s = 0.1
     while True:
+        pulse.beat()
         try:
             await redis.ping()
         except (RedisError, OSError) as away:
@@ -195,6 +198,8 @@ def run_worker(open_stage: OpenStage, name: str) -> None:
     """The `main` of a service: open its clients, serve, close them, exit with the worker's code."""
     observe = ObserveSettings()
     set_up_logs(observe, stage=name)
+    # Until FastStream takes over: a stop while the clients open or Redis is awaited is a clean one, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         code = _run(open_stage, observe)
     except CairnError as error:  # a setting, or a directory that belongs to another process: no traceback helps
@@ -204,10 +209,6 @@ def run_worker(open_stage: OpenStage, name: str) -> None:
 
 
 def _run(open_stage: OpenStage, observe: ObserveSettings) -> int:
-    if sys.platform == "win32":
-        return asyncio.run(_serve(open_stage, observe))
-    import uvloop  # noqa: PLC0415  not on Windows
-
     return uvloop.run(_serve(open_stage, observe))
 
 

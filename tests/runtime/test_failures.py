@@ -55,7 +55,7 @@ async def test_a_failure_that_outlasts_the_deadline_is_given_up(redis: Redis, ke
     async with running(pipeline(grade), redis_url, keys):
         await ask(redis, keys, job_id="j", deadline_s=0.5)
         answered = await wait_until(lambda: outcome(redis, keys, "j"))
-    assert answered.status in ("failed", "timed_out")
+    assert answered.status == "timed_out"
     assert len(await terminals(redis, keys, "j")) == 1
     assert await residue(redis, keys) == {}
 
@@ -89,7 +89,8 @@ async def test_a_bug_is_redelivered_a_few_times_and_then_given_up(redis: Redis, 
         answered = await wait_until(lambda: outcome(redis, keys, "j"), within_s=20)
     assert deliveries == FAST.max_deliveries
     assert answered.status == "failed"
-    assert "ZeroDivisionError: oops" in answered.error
+    assert "ZeroDivisionError" in answered.error
+    assert "oops" not in answered.error  # texts of foreign exceptions quote what they choked on
     (letter,) = await dead_letters(redis, keys)
     assert letter["reason"] == "bug"
     assert await residue(redis, keys) == {}
@@ -256,4 +257,4 @@ async def test_a_handler_may_only_publish_what_it_declares(redis: Redis, keys: K
         await ask(redis, keys, job_id="j")
         answered = await wait_until(lambda: outcome(redis, keys, "j"), within_s=20)
     assert answered.status == "failed"
-    assert "doesn't declare" in answered.error
+    assert "TypeError at finishing.py" in answered.error

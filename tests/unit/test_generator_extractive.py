@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from services.generator.extractive import MAX_VECTORS, choose, compose, needing_vectors
 from services.generator.handler import WORDS_ALONE, generate
+from services.generator.kinds import kind_bonus
 from services.generator.markers import markers_in
 from services.generator.settings import AnsweringPolicy
 from services.generator.units import candidates
@@ -161,6 +162,27 @@ async def test_the_passage_judged_best_wins_over_one_that_shares_more_words() ->
     ]
     outcome = await ask("How long do you keep an order for collecting?", *found)
     assert outcome.citations[0].passage_id == "faq"
+
+
+def test_a_property_is_compared_for_the_item_that_the_question_names() -> None:
+    price = next(unit for unit in candidates([ALL[1]]) if "Price" in unit.text)
+    assert price.meant("Combien coûte la tente Lärche 2 ?") == "Lärche 2, Price: €329"
+    assert price.meant("Combien coûte la tente ?") == f"{price.table}\n{price.text}"
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "worth"),
+    [
+        ("Combien pèse la tente ?", "1.98 kg", True),
+        ("Combien pèse la tente ?", "2 doors", False),
+        ("При какой температуре сушить?", "not above 35 °C", True),
+        ("Сколько человек помещается?", "3", True),
+        ("How long is the warranty?", "5 years", True),
+        ("Is it open on Monday?", "5 years", False),
+    ],
+)
+def test_an_answer_looks_like_what_is_asked_for(question: str, text: str, worth: bool) -> None:
+    assert (kind_bonus(question, text, "") > 0) is worth
 
 
 @pytest.mark.parametrize(("score", "status"), [(0.5, "abstained"), (0.75, "answered"), (None, "answered")])

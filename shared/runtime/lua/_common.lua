@@ -1,9 +1,10 @@
--- Put in front of every step. A step reads and decides first and writes after: a script that Redis refuses for lack of
--- memory is refused at its first XADD, before anything has changed.
+-- Put in front of every step. A step reads and decides first and writes after, the event first: a script that Redis
+-- refuses for lack of memory, or for a key of the wrong type, is refused before anything has changed.
 
--- Whether the group still waits for this entry. False after FLUSHALL, too: then there is nothing left to finish.
-local function held(stream, group, id)
-  local pending = redis.pcall('XPENDING', stream, group, id, id, 1)
+-- Whether this consumer still holds this entry. False for a zombie whose delivery was claimed by another, and after
+-- FLUSHALL, when there is nothing left to finish.
+local function held(stream, group, id, consumer)
+  local pending = redis.pcall('XPENDING', stream, group, id, id, 1, consumer)
   return pending.err == nil and #pending > 0
 end
 
@@ -19,8 +20,8 @@ end
 
 -- The one place where a job becomes terminal: result entry, terminal event, hash, deadline.
 local function end_job(job, events, deadlines, results, job_id, status, outcome, ttl_s, results_max_len)
-  redis.call('XADD', results, 'MAXLEN', '~', results_max_len, '*', 'data', outcome)
   add_event(events, 'terminal', outcome, ttl_s)
+  redis.call('XADD', results, 'MAXLEN', '~', results_max_len, '*', 'data', outcome)
   redis.call('HSET', job, 'status', status, 'outcome', outcome)
   redis.call('HDEL', job, 'at')
   redis.call('EXPIRE', job, ttl_s)

@@ -6,8 +6,8 @@ if found[1] ~= 'running' then
   redis.call('ZREM', KEYS[3], ARGV[1])
   return 'ended'
 end
-if found[2] ~= ARGV[2] then return 'moved' end
+if (found[2] or '') ~= ARGV[2] then return 'moved' end
 end_job(KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1], ARGV[5], ARGV[6], ARGV[7], ARGV[8])
 redis.pcall('XACK', KEYS[5], ARGV[3], ARGV[4])
-redis.call('XDEL', KEYS[5], ARGV[4])
+redis.pcall('XDEL', KEYS[5], ARGV[4])
 return 'done'

@@ -1,9 +1,6 @@
 -- Let another worker claim an entry after idle_left_ms instead of the whole claim time. Answers 1, or 0 if not ours.
--- KEYS inbox   ARGV group consumer id claim_after_ms idle_left_ms uncounted ('1': this hand-over does not count)
+-- KEYS inbox   ARGV group consumer id claim_after_ms idle_left_ms
 local pending = redis.pcall('XPENDING', KEYS[1], ARGV[1], ARGV[3], ARGV[3], 1, ARGV[2])
 if pending.err or #pending == 0 then return 0 end
-local deliveries = pending[1][4]
-if ARGV[6] == '1' then deliveries = math.max(0, deliveries - 1) end
-redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[3], 'IDLE', math.max(0, ARGV[4] - ARGV[5]),
-  'RETRYCOUNT', deliveries, 'JUSTID')
+redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, ARGV[3], 'IDLE', math.max(0, ARGV[4] - ARGV[5]), 'JUSTID')
 return 1
