@@ -36,8 +36,8 @@ test-unit: $(VENV)/.dev  ## the pure tests only, in seconds
 	$(BIN)/python -m pytest tests/unit
 
 check: $(VENV)/.dev  ## lint, format and types, strictly
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 
 format: $(VENV)/.dev  ## format and fix what can be fixed

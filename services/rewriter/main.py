@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from shared.clients.chat import open_chat
-
 from services.rewriter.handler import rewrite
 from services.rewriter.settings import RewritingPolicy
+from shared.clients.chat import open_chat
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.worker import run_worker
 from shared.settings import LlmSettings
