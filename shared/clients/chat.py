@@ -212,11 +212,11 @@ def without_reasoning(text: str) -> str:
     Handles <think> and its kin (also nested, or with the opening tag swallowed by the template) and harmony channels.
     A tag inside an answer or a JSON string is left alone.
     """
-    if finals := list(_HARMONY_FINAL.finditer(text)):
-        return text[finals[-1].end() :]
-    if "<|channel|>" in text:
-        return ""
-    if not _BEGINS_WITH_DATA.match(text) and (first := _TAG.search(text)) and first["closing"]:
+    begins_with_data = _BEGINS_WITH_DATA.match(text) is not None
+    if not begins_with_data and "<|channel|>" in text:
+        finals = list(_HARMONY_FINAL.finditer(text))
+        return text[finals[-1].end() :] if finals else ""
+    if not begins_with_data and (first := _TAG.search(text)) and first["closing"]:
         text = text[first.end() :]
     while _BEGINS_THINKING.match(text):
         end = _end_of_block(text)

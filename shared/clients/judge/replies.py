@@ -206,9 +206,12 @@ def _number(text: str) -> float | None:
         return part / whole if 0 < whole < math.inf else None
     if match := _PERCENT.fullmatch(text):
         return float(match[1].replace(",", ".")) / 100
-    if not any(character.isdecimal() for character in text) or not _NUMBER.fullmatch(text):
+    if not _NUMBER.fullmatch(text):
         return None
-    return float(text.replace(",", "."))
+    try:
+        return float(text.replace(",", "."))
+    except ValueError:  # "e7", "." and the like
+        return None
 
 
 def _from_prose(said: str) -> PassageGrade:
