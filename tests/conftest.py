@@ -8,12 +8,20 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
 from redis.asyncio import Redis
 
 from shared.runtime.embedded_redis import start_server, stop_server
 from shared.runtime.keys import Keys
 from shared.runtime.logs import set_up_logs
 from shared.settings import ObserveSettings
+
+# A busy machine says nothing about the speed of an example. CI runs the same examples each time, so that it is red
+# for what changed; everybody else's runs look for new ones.
+settings.register_profile("default", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("many", deadline=None, max_examples=2_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if "CI" in os.environ else "default"))
 
 
 @pytest.fixture(scope="session", autouse=True)
