@@ -60,7 +60,7 @@ class RuntimeSettings(BaseSettings):
     backoff_initial_s: PositiveSeconds = 0.2
     backoff_max_s: PositiveSeconds = 10.0
     job_ttl_s: Annotated[float, Field(ge=1)] = 86_400.0
-    """How long a job's hash and events stay after its last change."""
+    """How long a job's hash and events stay after its end."""
     results_max_len: Annotated[int, Field(ge=1)] = 100_000
     results_max_age_s: PositiveSeconds = 7 * 86_400.0
     dead_max_len: Annotated[int, Field(ge=1)] = 10_000

@@ -206,3 +206,23 @@ async def test_a_cancel_that_is_swallowed_is_repeated() -> None:
     await asyncio.sleep(0)
     await asyncio.wait_for(end_tasks([task]), 5)
     assert swallowed == 2
+
+
+async def test_dead_consumers_are_removed_only_when_they_hold_nothing(redis: Redis, keys: Keys) -> None:
+    stream = keys.inbox("grader")
+    await redis.xgroup_create(stream, "grader", id="0", mkstream=True)
+    await redis.xadd(stream, {"data": "{}"})
+    await redis.xreadgroup("grader", "holds-one", {stream: ">"}, count=1)
+    await redis.xreadgroup("grader", "holds-none", {stream: ">"}, count=1)
+    impatient = FAST.model_copy(update={"consumer_idle_s": 0.001})
+    steps = Steps(redis, keys, impatient, consumer="janitor")
+    assert await wait_until(lambda: steps.forget("grader", "grader")) == ["holds-none"]
+    left: Any = await redis.xinfo_consumers(stream, "grader")
+    assert [consumer["name"] for consumer in left] == [b"holds-one"]
+
+
+async def test_a_stopped_worker_leaves_no_consumer_behind(redis: Redis, keys: Keys, redis_url: str) -> None:
+    async with running(pipeline(), redis_url, keys):
+        await ask(redis, keys, job_id="j")
+        await wait_until(lambda: outcome(redis, keys, "j"))
+    assert await redis.xinfo_consumers(keys.inbox("grader"), "grader") == []
