@@ -1,6 +1,6 @@
 """Fit the embedded judge and write its coefficients: `python -m evals.fit_judge [DATA] [--write]`.
 
-DATA holds the evaluation sets (default /work/shared/data): SET/dev/{queries.jsonl,pairs.tsv}, SET/corpus.jsonl.gz and
+DATA holds the evaluation sets (default: ../shared/data beside this checkout): SET/dev/{queries.jsonl,pairs.tsv}, SET/corpus.jsonl.gz and
 vectors/SET.npz. Cross-validated by the group of the source question, so that no question is judged by a model that saw
 it. Question vectors are made once, 25 ms each, and kept in the temporary directory.
 """
@@ -241,9 +241,12 @@ def fingerprint(root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
+BESIDE = Path(__file__).parents[2] / "shared" / "data"
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("data", nargs="?", type=Path, default=Path("/work/shared/data"))
+    arguments.add_argument("data", nargs="?", type=Path, default=BESIDE)
     arguments.add_argument("--write", action="store_true", help="replace the coefficients in the package")
     chosen = arguments.parse_args()
     sets = [read_set(chosen.data, name) for name in SETS]

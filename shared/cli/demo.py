@@ -105,12 +105,12 @@ async def _revived(services: Services) -> AsyncIterator[None]:
 
 
 def _times(outcomes: list[Answered]) -> Table:
-    """Seconds of work by question and stage; the rest of each total is waiting in streams."""
+    """Milliseconds of work by question and stage; the rest of each total is waiting in streams."""
     stages = list(dict.fromkeys(timing.stage for outcome in outcomes for timing in outcome.timings))
-    table = Table(box=None)
-    for name in ("question", *stages, "total"):
-        table.add_column(name, justify="left" if name == "question" else "right", no_wrap=True)
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    for name in ("ms", *stages, "total"):
+        table.add_column(name, justify="left" if name == "ms" else "right", no_wrap=True)
     for (kind, _, _), outcome in zip(QUESTIONS, outcomes, strict=True):
         spent = [sum(each.work_s for each in outcome.timings if each.stage == stage) for stage in stages]
-        table.add_row(kind, *(f"{seconds:.3f}" for seconds in spent), f"{outcome.seconds:.3f} s")
+        table.add_row(kind, *(f"{seconds * 1000:.0f}" for seconds in (*spent, outcome.seconds)))
     return table

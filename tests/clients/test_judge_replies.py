@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shared.clients.chat import message_text, without_reasoning
 from shared.clients.judge.replies import read_grade, read_score
 
-REAL_REPLIES = Path("/work/shared/data/judge_replies.jsonl")
+REAL_REPLIES = Path(__file__).parents[3] / "shared" / "data" / "judge_replies.jsonl"
 
 
 @pytest.mark.skipif(not REAL_REPLIES.exists(), reason=f"{REAL_REPLIES} with real reply shapes is not on this machine")
