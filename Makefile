@@ -33,7 +33,7 @@ test: $(VENV)/.dev  ## set up and run every test but the chaos suite
 	$(BIN)/python -m pytest -n 2 -m "not chaos"
 
 test-unit: $(VENV)/.dev  ## the pure tests only, in seconds
-	$(BIN)/python -m pytest tests/unit
+	$(BIN)/python -m pytest -n 2 tests/unit
 
 check: $(VENV)/.dev  ## lint, format and types, strictly
 	$(BIN)/ruff check --no-cache .

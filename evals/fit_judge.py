@@ -1,6 +1,6 @@
 """Fit the embedded judge and write its coefficients: `python -m evals.fit_judge [DATA] [--write]`.
 
-DATA holds the evaluation sets (default: ../shared/data beside this checkout): SET/dev/{queries.jsonl,pairs.tsv}, SET/corpus.jsonl.gz and
+DATA holds the evaluation sets (default: ../shared/data): SET/dev/{queries.jsonl,pairs.tsv}, SET/corpus.jsonl.gz and
 vectors/SET.npz. Cross-validated by the group of the source question, so that no question is judged by a model that saw
 it. Question vectors are made once, 25 ms each, and kept in the temporary directory.
 """
