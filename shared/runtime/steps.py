@@ -18,6 +18,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
 from shared.contracts import Command
+from shared.runtime.connection import lost_connection
 from shared.runtime.keys import Keys
 from shared.settings import RuntimeSettings
 
@@ -253,6 +254,8 @@ class Steps:
                 replies = await self._send(batch)
             except (RedisError, OSError, ValueError, TypeError) as error:
                 replies = [error] * len(batch)
+            except RuntimeError as error:
+                replies = [lost_connection(error)] * len(batch)
             except asyncio.CancelledError:
                 for call in batch:
                     call.reply.cancel()

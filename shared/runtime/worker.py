@@ -19,11 +19,10 @@ from faststream._internal.broker.registrator import Registrator
 from faststream.redis import RedisBroker
 from faststream.specification import AsyncAPI
 from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from shared.errors import CairnError
+from shared.runtime.connection import connect
 from shared.runtime.delivery import told
 from shared.runtime.embedded_redis import redis_url
 from shared.runtime.handling import Handling, HandlingMiddleware
@@ -68,10 +67,7 @@ class Worker:
             middlewares=(HandlingMiddleware,),  # type: ignore[arg-type]
             socket_keepalive=True,
         )
-        # One quick retry replaces a stale connection; waiting for Redis is the runtime's own business.
-        self.redis = Redis.from_url(
-            url, socket_keepalive=True, health_check_interval=10, retry=Retry(NoBackoff(), retries=1)
-        )
+        self.redis = connect(url)
         self.steps = Steps(self.redis, keys, settings, consumer=self.consumer)
         self.subscribers = [self._subscribe(inbox) for inbox in stage.inboxes]
         self.pulse = Pulse(lambda: max((each.unread_s() for each in self.subscribers), default=0.0))

@@ -108,6 +108,12 @@ class Fleet:
         assert pid is not None
         return pid
 
+    def exit_codes(self) -> list[int]:
+        """Of the workers that have ended."""
+        return [
+            worker.exitcode for workers in self.workers.values() for worker in workers if worker.exitcode is not None
+        ]
+
     def stop(self) -> list[int | None]:
         """SIGTERM to all; answers their exit codes."""
         everyone = [worker for workers in self.workers.values() for worker in workers]

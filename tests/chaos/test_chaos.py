@@ -120,6 +120,7 @@ async def test_redis_killed_and_started_again(redis: Redis, keys: Keys, fleet: F
         server.start()
 
     await every_job_ends_once(redis, keys, disturb)
+    assert fleet.exit_codes() == []  # nobody had to be started again
 
 
 async def test_workers_paused_past_their_claim_time(redis: Redis, keys: Keys, fleet: Fleet) -> None:

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from shared.contracts import Evidence, Generate, Grade, Passage, PassageGrade, Retrieve
+from shared.runtime.connection import connect
 from shared.runtime.keys import Keys
 from shared.runtime.steps import Steps
 from shared.runtime.subscriber import end_tasks
@@ -226,3 +229,23 @@ async def test_a_stopped_worker_leaves_no_consumer_behind(redis: Redis, keys: Ke
         await ask(redis, keys, job_id="j")
         await wait_until(lambda: outcome(redis, keys, "j"))
     assert await redis.xinfo_consumers(keys.inbox("grader"), "grader") == []
+
+
+async def test_a_transport_that_uvloop_closed_is_a_lost_connection(
+    redis_url: str, keys: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so with a bare RuntimeError, which would end the worker as a bug does."""
+    closed = "unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is closed"
+
+    async def broken(*args: object, **options: object) -> None:
+        raise RuntimeError(closed)
+
+    client = connect(redis_url)
+    steps = Steps(client, keys, FAST, consumer="c")
+    monkeypatch.setattr(Redis, "execute_command", broken)
+    monkeypatch.setattr(Pipeline, "execute", broken)
+    with pytest.raises(RedisConnectionError, match="closed"):
+        await client.ping()
+    with pytest.raises(RedisConnectionError, match="closed"):
+        await steps.forget("grader", "grader")
+    await client.aclose()
