@@ -153,7 +153,7 @@ async def _bare(name: str, url: str, size: int, count: int) -> None:
     redis: Any = Redis.from_url(url)
     inbox = inbox_of(name, size)
     stream, group = KEYS.inbox(name), INBOXES[name]
-    finishing = Finishing(inbox, Steps(redis, KEYS, SETTINGS), "bare")
+    finishing = Finishing(inbox, Steps(redis, KEYS, SETTINGS, consumer="bare"), "bare")
     while True:
         reply = await redis.xreadgroup(group, "bare", {stream: ">"}, count=count, block=1000)
         for _, entries in reply:

@@ -1,0 +1,27 @@
+"""The bus benchmark runs, on both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.bus import run, serve_bare, serve_cairn
+from shared.runtime.embedded_redis import start_server, stop_server
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """A server of its own: the benchmark empties it."""
+    server, _ = start_server(tmp_path)
+    yield server.url
+    stop_server(tmp_path)
+
+
+@pytest.mark.parametrize(("serve", "arguments"), [(serve_cairn, ()), (serve_bare, (1,)), (serve_bare, (64,))])
+def test_every_job_comes_through(url: str, serve: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    measured = run(url, serve, (1_000, *arguments), jobs=20)
+    assert measured.jobs_per_s > 0
+    assert measured.cpu_ms_per_job >= 0
