@@ -108,7 +108,9 @@ async def _redis() -> AsyncIterator[Finding]:
             yield Finding("redis", "wrong", "may evict jobs when memory is short; set `maxmemory-policy noeviction`")
         else:
             yield Finding("redis", "ok", f"version {found}, append-only file on")
-        async for finding in _workers(redis, Keys(settings.topic_prefix)):
+        # Before 7.2 "idle" counts from the last message, not from the last look: it tells nothing of who lives.
+        tells_idle = tuple(map(int, str(info["redis_version"]).split(".")[:2])) >= (7, 2)
+        async for finding in _workers(redis, Keys(settings.topic_prefix), tells_idle=tells_idle):
             yield finding
     except (RedisError, OSError) as error:
         yield Finding("redis", "wrong", f"can't be reached: {error}; check CAIRN_REDIS_URL")
@@ -116,13 +118,13 @@ async def _redis() -> AsyncIterator[Finding]:
         await redis.aclose()
 
 
-async def _workers(redis: Redis, keys: Keys) -> AsyncIterator[Finding]:
+async def _workers(redis: Redis, keys: Keys, *, tells_idle: bool) -> AsyncIterator[Finding]:
     for inbox, group in INBOXES.items():
         try:
             consumers: Any = await redis.xinfo_consumers(keys.inbox(inbox), group)
         except ResponseError:
             consumers = []
-        alive = sum(1 for consumer in consumers if consumer["idle"] < 15_000 or consumer["pending"])
+        alive = sum(1 for consumer in consumers if not tells_idle or consumer["idle"] < 15_000 or consumer["pending"])
         waiting = await redis.xlen(keys.inbox(inbox))
         said = f"{alive} workers, {waiting} messages"
         yield (

@@ -82,6 +82,7 @@ class StageSubscriber(StreamSubscriber):
         self._build_fastdepends_model()
         try:
             await self._ensure_group()
+            await self.enlist()
         except (RedisError, OSError) as refused:  # full, or away again: the fetching loop tries on
             _log.warning("can't create the group yet", stream=self.stream, error=str(refused))
         self._post_start()
@@ -105,6 +106,11 @@ class StageSubscriber(StreamSubscriber):
             await self.steps.leave(self.handling.inbox.name, self.group)
         except (RedisError, OSError) as away:  # nothing is lost: silent deliveries are claimed
             _log.warning("could not hand back at stop", stream=self.stream, error=str(away))
+
+    async def enlist(self) -> None:
+        """Be listed among the group's consumers: Redis before 7.2 lists one only after its first message."""
+        redis: Any = self.steps.redis
+        await redis.xgroup_createconsumer(self.stream, self.group, self.consumer)
 
     def unread_s(self) -> float:
         """Seconds since this subscriber last looked at its inbox; 0 while it has no free slot to look for."""

@@ -163,6 +163,7 @@ class Worker:
             for subscriber in self.subscribers:
                 try:
                     gone = await self.steps.forget(subscriber.handling.inbox.name, subscriber.group)
+                    await subscriber.enlist()  # Redis before 7.2 takes an idle consumer for a silent one
                 except (RedisError, OSError) as away:
                     _log.warning("can't look for dead consumers", error=str(away))
                     continue

@@ -216,7 +216,7 @@ async def test_dead_consumers_are_removed_only_when_they_hold_nothing(redis: Red
     await redis.xgroup_create(stream, "grader", id="0", mkstream=True)
     await redis.xadd(stream, {"data": "{}"})
     await redis.xreadgroup("grader", "holds-one", {stream: ">"}, count=1)
-    await redis.xreadgroup("grader", "holds-none", {stream: ">"}, count=1)
+    await redis.xgroup_createconsumer(stream, "grader", "holds-none")
     impatient = FAST.model_copy(update={"consumer_idle_s": 0.001})
     steps = Steps(redis, keys, impatient, consumer="janitor")
     assert await wait_until(lambda: steps.forget("grader", "grader")) == ["holds-none"]
