@@ -57,7 +57,7 @@ docs: $(VENV)/.dev  ## regenerate the message contract in docs/contract
 lock: $(VENV)/.dev  ## pin the requirements again, with hashes
 	$(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q pyproject.toml -o requirements/runtime.txt
 	$(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q --group build -o requirements/build.txt
-	$(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q pyproject.toml --group dev -c requirements/runtime.txt -o requirements/dev.txt
+	$(BIN)/python -m uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q pyproject.toml --all-extras --group dev -c requirements/runtime.txt -o requirements/dev.txt
 
 clean:  ## remove the virtual environment and the embedded data
 	rm -rf $(VENV) .cairn
