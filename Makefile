@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo up test test-unit check format bench chaos lock docs clean
+.PHONY: help demo up test test-unit check format eval bench chaos lock docs clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -44,9 +44,14 @@ format: $(VENV)/.dev  ## format and fix what can be fixed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.dev  ## the bus against bare redis-py, and the grader's fan-out
+eval: $(VENV)/.dev  ## measure search on the sample set, against its gate
+	$(BIN)/cairn eval samples/eval --gate samples/eval/gate.toml
+
+bench: $(VENV)/.dev  ## the bus against bare redis-py, the grader's fan-out, ingestion and search
 	$(BIN)/python -m bench.bus
 	$(BIN)/python -m bench.fanout
+	$(BIN)/python -m bench.ingest
+	$(BIN)/python -m bench.search
 
 chaos: $(VENV)/.dev  ## kill workers and Redis while jobs flow; every job must end exactly once
 	$(BIN)/python -m pytest -m chaos tests/chaos

@@ -13,7 +13,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from services.grader import prompts
@@ -36,8 +36,8 @@ def mock_process(latency_ms: float) -> Iterator[str]:
             process.terminate()
 
 
-async def median_s(judge: Judge, k: int, times: int) -> float:
-    """Median seconds of grading `k` passages."""
+async def seconds(judge: Judge, k: int, times: int) -> list[float]:
+    """What grading `k` passages took, each time."""
     passages = [
         Passage(passage_id=f"p{n}", document_id="d", title="Returns", uri="u", text=f"Passage {n}. " + "Tents. " * 150)
         for n in range(k)
@@ -49,16 +49,22 @@ async def median_s(judge: Judge, k: int, times: int) -> float:
         grading = await judge.grade_all(QUESTION, "en", passages, deadline=time.time() + 60)
         taken.append(time.perf_counter() - started)
         assert all(grade.score is not None for grade in grading.grades), grading.degraded
-    return statistics.median(taken)
+    return taken
 
 
-async def ratios(base_url: str, concurrency: int, sizes: tuple[int, ...], times: int) -> tuple[float, dict[int, float]]:
+async def ratios(
+    base_url: str,
+    concurrency: int,
+    sizes: tuple[int, ...],
+    times: int,
+    typical: Callable[[list[float]], float] = statistics.median,
+) -> tuple[float, dict[int, float]]:
     """Seconds of one call, and for each k how many times as long k passages took."""
     settings = JudgeSettings(base_url=base_url, model="mock", concurrency=concurrency, _env_file=None)
     judge = open_judge(settings, LlmSettings(_env_file=None), None, prompts=prompts)
     try:
-        one = await median_s(judge, 1, times)
-        return one, {k: await median_s(judge, k, times) / one for k in sizes}
+        one = typical(await seconds(judge, 1, times))
+        return one, {k: typical(await seconds(judge, k, times)) / one for k in sizes}
     finally:
         await judge.aclose()
 

@@ -1,0 +1,10 @@
+"""Quality: `cairn eval` on any set of questions (docs/evaluation.md), and what fits and checks our own parts.
+
+loading, corpus, dataset, lines     a set as it lies in its folder, and as it is read
+indexing, pipeline, running         its index, the production handlers over it, all questions through them
+measures, grading, deciding, answering     what each stage is worth
+evaluating, sheet                   all of it together, and the report as data
+comparing, gate                     two reports; a report and its bounds
+words, report, page, plots          reports for people
+fit_judge, handbook                 coefficients of the embedded judge; the sample handbook through `cairn up`
+"""

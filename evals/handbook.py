@@ -27,7 +27,7 @@ from shared.cli.console import connected
 from shared.client import Client, ask_and_wait
 from shared.clients.index import passage_id_of
 from shared.contracts import Answered, Ask, Document, Status
-from shared.documents import SplitSettings, find_files, read, split
+from shared.documents import SplitSettings, find_files, read, split, split_hash
 from shared.language import detect_language
 from shared.settings import JwtSettings
 
@@ -68,11 +68,13 @@ class Checked:
 
 def passages_of(folder: Path) -> dict[str, str]:
     """Every passage's id and text, by reading and splitting the files as `cairn ingest` does."""
-    passages = {}
+    passages, settings = {}, SplitSettings()
     for file in find_files([folder]):
         for source in read(file.absolute(), root=folder.absolute()):
-            document = Document(document_id=source.document_id, title="", uri="", content_hash=source.content_hash)
-            for draft in split(source, SplitSettings()):
+            document = Document(
+                document_id=source.document_id, title="", uri="", content_hash=split_hash(source, settings)
+            )
+            for draft in split(source, settings):
                 passages[passage_id_of(document, draft.ordinal)] = draft.text
     return passages
 

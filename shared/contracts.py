@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import AwareDatetime, Field, StringConstraints
 from pydantic.json_schema import SkipJsonSchema
 
 from shared.ingestion import Document, Ingest, Ingested, PassageDraft
@@ -105,6 +105,8 @@ class Filters(Contract):
 
     document_ids: tuple[str, ...] = Field(default=(), max_length=100)
     languages: tuple[str, ...] = Field(default=(), max_length=20)
+    valid_at: AwareDatetime | None = None
+    """Documents that hold at this moment; those that hold now where it is absent."""
 
 
 class Question(Contract):
@@ -112,7 +114,8 @@ class Question(Contract):
 
     question: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUESTION_CHARS, strip_whitespace=True)]
     collection: Name | None = None
-    top_k: int = Field(default=8, ge=1, le=50)
+    top_k: int | None = Field(default=None, ge=1, le=50)
+    """Passages to grade; as many as the kind of question wants where it is absent."""
     max_hops: int = Field(default=1, ge=1, le=3)
     web: WebPolicy = "auto"
     answer: AnswerForm = "full"

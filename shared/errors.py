@@ -4,6 +4,7 @@
     ├── TransientError          tried again with backoff until the deadline; then `timed_out`, with the best there is
     │   ├── ModelUnavailable      chat model or judge: refused, timed out, 408, 429, 5xx
     │   ├── EmbedderUnavailable   embeddings endpoint: the same
+    │   ├── RerankerUnavailable   re-ranking endpoint: the same
     │   ├── VectorStoreUnavailable
     │   └── SearchUnavailable     web search provider
     └── PermanentError          dead letter at once, and a `failed` outcome for the client
@@ -38,6 +39,10 @@ class ModelUnavailable(TransientError):
 
 class EmbedderUnavailable(TransientError):
     """The embeddings endpoint refused, timed out or answered 408, 429 or 5xx."""
+
+
+class RerankerUnavailable(TransientError):
+    """The re-ranking endpoint refused, timed out or answered 408, 429 or 5xx."""
 
 
 class VectorStoreUnavailable(TransientError):

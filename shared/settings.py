@@ -151,6 +151,18 @@ class EmbedSettings(BaseSettings):
     passage_prefix: str = ""
 
 
+class RerankSettings(BaseSettings):
+    """The re-ranking endpoint, as Cohere, Jina, vLLM and TEI serve it. Unset base URL: the fused order stands."""
+
+    model_config = group("CAIRN_RERANK_")
+
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    model: str = "default"
+    timeout_s: PositiveSeconds = 5.0
+    concurrency: Annotated[int, Field(ge=1)] = 8
+
+
 class IndexSettings(BaseSettings):
     """Qdrant: a server's URL, or a directory for the embedded engine (default: under the data directory)."""
 
@@ -159,6 +171,10 @@ class IndexSettings(BaseSettings):
     qdrant_url: str | None = None
     qdrant_api_key: SecretStr | None = None
     qdrant_path: Path | None = None
+    qdrant_quantization: Literal["none", "scalar", "binary"] = "none"
+    """How a server keeps the vectors it searches first; the full ones re-score what was found."""
+    qdrant_on_disk: bool = False
+    """Whether a server keeps full vectors and payloads on disk instead of in memory."""
     collection: str = "documents"
     """Where documents and questions go that name no collection."""
 

@@ -1,26 +1,21 @@
-"""What the retriever decides: how ranked lists become one, which passages are the same, and what the trail says."""
+"""What the retriever decides: which passages are worth grading, which are the same, and what the trail says."""
 
 from __future__ import annotations
 
 import re
-import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
-from shared.contracts import Header, Passage, Principal, Retrieve, TrailPassage, TrailStep
+from services.retriever.fusion import Fusion, fuse, raise_neighbours
+from shared.clients.index import Ranking
+from shared.contracts import Header, Passage, Retrieve, Route, TrailPassage, TrailStep
 from shared.language import fold
-
-Fusion: TypeAlias = Literal["rrf", "zscore"]
-Ranking: TypeAlias = Sequence[Passage]
-"""What one arm found for one query, best first; `score` is the arm's own, `query` the index of the query."""
-
-RRF_K: Final = 60
-"""How far the top ranks stand out; the value of Cormack, Clarke and Büttcher (SIGIR 2009)."""
 
 EMBEDDER_DOWN: Final = "embedder unavailable: lexical search only"
 NO_EMBEDDER: Final = "no embedder: lexical search only"
 NO_VECTORS: Final = "collection has no vectors: lexical search only"
+RERANKER_DOWN: Final = "re-ranking failed: passages in the order of the search"
 
 _WORD: Final = re.compile(r"\w+")
 
@@ -34,74 +29,84 @@ class RetrievalPolicy:
     fusion: Fusion = "zscore"
     candidates: int = 40
     """Passages that each arm brings for each query, at most."""
+    feedback: int = 3
+    """Best passages whose own neighbours count, too; 0 for none. Ranks are too even for it: rrf goes without."""
+    feedback_weight: float = 0.17
+    """How far they rise: standard deviations of the fused scores, for one of their own."""
+    top_k: int = 8
+    """Passages to keep where the job does not say."""
+    top_k_comparative: int = 12
+    """The same for comparisons, which need passages about several things."""
     duplicate_overlap: float = 0.9
     """Share of common words (Jaccard, in (0, 1]) from which two passages count as one."""
+    rerank_candidates: int = 40
+    """Passages that a re-ranker reads, where there is one."""
+
+    @property
+    def seeds(self) -> int:
+        """Best passages whose neighbours are searched."""
+        return 0 if self.fusion == "rrf" else self.feedback
+
+    def wanted(self, asked: int | None, route: Route | None) -> int:
+        """How many passages to keep."""
+        return asked or (self.top_k_comparative if route == "comparative" else self.top_k)
 
 
 def choose(
-    rankings: Sequence[Ranking], policy: RetrievalPolicy, *, principal: Principal, top_k: int
+    rankings: Sequence[Ranking],
+    policy: RetrievalPolicy,
+    *,
+    header: Header,
+    top_k: int,
+    neighbours: Sequence[Ranking] = (),
 ) -> tuple[Passage, ...]:
     """The best `top_k` passages that the asker may read, each once, with its fused score and the query it owes it to.
 
     The index has filtered by rights already; the rule is asked again here, where no filter language can fail it.
+    `neighbours` are the lists of passages near to the best ones.
     """
-    readable = [[passage for passage in ranking if principal.may_read(passage)] for ranking in rankings]
-    fused = fuse(readable, policy.fusion, candidates=policy.candidates)
-    return tuple(fold_duplicates(fused, policy.duplicate_overlap, limit=top_k))
+    may_read = header.principal.may_read
+    fused = fuse(_only(rankings, may_read), policy.fusion, candidates=policy.candidates, language=header.language)
+    raised = raise_neighbours(fused, _only(neighbours, may_read), policy.feedback_weight)
+    return tuple(fold_duplicates(raised.best_first(), policy.duplicate_overlap, limit=top_k))
 
 
-def fuse(rankings: Sequence[Ranking], fusion: Fusion, *, candidates: int) -> list[Passage]:
-    """One list of all passages, best first; ties by id. `query` is that of the list where a passage ranked best.
-
-    rrf: sum of 1 / (60 + rank) over the lists. zscore: sum of the lists' standardised scores, where a passage missing
-    from a full list (of `candidates`) counts as its last one, and from a shorter list as 0: it has no word in common.
-    """
-    best: dict[str, tuple[int, Passage]] = {}
-    for ranking in rankings:
-        for rank, passage in enumerate(ranking):
-            if passage.passage_id not in best or rank < best[passage.passage_id][0]:
-                best[passage.passage_id] = (rank, passage)
-    scores = dict.fromkeys(best, 0.0)
-    for ranking in rankings:
-        gained = _by_rank(ranking) if fusion == "rrf" else _standardised(ranking, best, candidates)
-        for passage_id, score in gained.items():
-            scores[passage_id] += score
-    ordered = sorted(scores, key=lambda passage_id: (-scores[passage_id], passage_id))
-    return [best[passage_id][1].model_copy(update={"score": scores[passage_id]}) for passage_id in ordered]
+def _only(rankings: Sequence[Ranking], may_read: Callable[[Passage], bool]) -> list[Ranking]:
+    return [Ranking(ranking.arm, list(filter(may_read, ranking.passages))) for ranking in rankings]
 
 
-def _by_rank(ranking: Ranking) -> dict[str, float]:
-    return {passage.passage_id: 1.0 / (RRF_K + rank) for rank, passage in enumerate(ranking, start=1)}
-
-
-def _standardised(ranking: Ranking, everything: Collection[str], candidates: int) -> dict[str, float]:
-    found = {passage.passage_id: passage.score for passage in ranking}
-    absent = min(found.values(), default=0.0) if len(found) >= candidates else 0.0
-    scores = {passage_id: found.get(passage_id, absent) for passage_id in everything}
-    mean, spread = statistics.fmean(scores.values() or [0.0]), statistics.pstdev(scores.values() or [0.0])
-    # A list of equals tells nothing apart.
-    return {passage_id: (score - mean) / spread for passage_id, score in scores.items()} if spread else {}
-
-
-def fold_duplicates(passages: Sequence[Passage], overlap: float, *, limit: int) -> list[Passage]:
+def fold_duplicates(passages: Iterable[Passage], overlap: float, *, limit: int) -> list[Passage]:
     """The first `limit` passages without those that repeat an earlier one, word for word or nearly.
 
-    Passages with different numbers or codes are never the same: tables and error lists differ in little else.
+    Of two that are the same the one with an anchor stays, in the place of the better one: a reader can follow it, and a
+    web page says the same as its PDF. Passages with different numbers or codes are never the same: tables and error
+    lists differ in little else.
     """
-    kept: list[tuple[Passage, frozenset[str]]] = []
+    kept: list[Passage] = []
+    words_of: list[frozenset[str]] = []
     for passage in passages:
-        if len(kept) == limit:
-            break
         words = frozenset(_WORD.findall(fold(passage.text)))
-        if not any(_same(words, known, overlap) for _, known in kept):
-            kept.append((passage, words))
-    return [passage for passage, _ in kept]
+        twin = next((place for place, known in enumerate(words_of) if _same(words, known, overlap)), None)
+        if twin is None:
+            if len(kept) == limit:
+                break
+            kept.append(passage)
+            words_of.append(words)
+        elif kept[twin].anchor is None and passage.anchor is not None:
+            kept[twin] = passage.model_copy(update={"score": kept[twin].score})
+    return kept
 
 
 def _same(one: frozenset[str], other: frozenset[str], overlap: float) -> bool:
     if len(one & other) < overlap * len(one | other):
         return False
     return not any(any(map(str.isdigit, word)) for word in one ^ other)
+
+
+def reranked(passages: Sequence[Passage], scores: Sequence[float], *, top_k: int) -> tuple[Passage, ...]:
+    """The best `top_k` by these scores, `scores[i]` being that of `passages[i]`; ties as they stood."""
+    order = sorted(range(len(passages)), key=lambda place: -scores[place])
+    return tuple(passages[place].model_copy(update={"score": scores[place]}) for place in order[:top_k])
 
 
 def search_header(
@@ -118,5 +123,5 @@ def search_header(
 
 def went_by_words_alone(rankings: Sequence[Ranking]) -> bool:
     """Whether a search that had vectors came back without a single cosine: its collection was built without them."""
-    found = [passage for ranking in rankings for passage in ranking]
+    found = [passage for ranking in rankings for passage in ranking.passages]
     return bool(found) and all(passage.similarity is None for passage in found)

@@ -10,9 +10,12 @@ from services.retriever.ingest import ingest
 from services.retriever.settings import RetrieverSettings
 from shared.clients.embeddings import open_embedder
 from shared.clients.index import open_index
+from shared.clients.languages import LanguageMeans
+from shared.clients.rerank import open_reranker
 from shared.runtime.stage import Inbox, Stage
+from shared.runtime.steps import Steps
 from shared.runtime.worker import run_worker
-from shared.settings import EmbedSettings, HomeSettings, IndexSettings
+from shared.settings import EmbedSettings, HomeSettings, IndexSettings, RerankSettings
 
 
 @asynccontextmanager
@@ -21,14 +24,31 @@ async def open_stage() -> AsyncIterator[Stage]:
     home, where = HomeSettings(), IndexSettings()
     embedder = open_embedder(EmbedSettings(), home.data_dir)
     index = open_index(where, home.data_dir, fingerprint=embedder.fingerprint if embedder is not None else None)
-    policy = RetrieverSettings().policy(where.collection)
-    searching = Inbox.of(retrieve, max_workers=8, index=index, embedder=embedder, policy=policy)
+    languages = LanguageMeans(embedder) if embedder is not None else None
+    reranker = open_reranker(RerankSettings())
+
+    async def measure_languages(_: Steps) -> None:
+        # Now rather than at the first question, which would wait a second for it.
+        if languages is not None:
+            await languages.get()
+
+    searching = Inbox.of(
+        retrieve,
+        max_workers=8,
+        index=index,
+        embedder=embedder,
+        policy=RetrieverSettings().policy(where.collection),
+        languages=languages,
+        reranker=reranker,
+    )
     # One part after the other: the pool embeds each in parallel anyway, and the order shows as progress.
     writing = Inbox.of(ingest, max_workers=1, index=index, embedder=embedder, default_collection=where.collection)
     try:
-        yield Stage("retriever", [searching, writing])
+        yield Stage("retriever", [searching, writing], chores=[measure_languages])
     finally:
         await index.aclose()
+        if reranker is not None:
+            await reranker.aclose()
         if embedder is not None:
             await embedder.aclose()
 

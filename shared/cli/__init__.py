@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from shared.cli import dead
+from shared.cli import collection, dead
 from shared.cli.demo import demo
 from shared.cli.doctor import doctor
+from shared.cli.evaluate import evaluate
 from shared.cli.ingest import ingest
 from shared.cli.jobs import ask, cancel, result, submit, trail
 from shared.cli.run import up, worker
@@ -18,7 +19,9 @@ app = typer.Typer(
 )
 for each in (demo, up, worker, ingest, ask, submit, result, cancel, trail, doctor):
     app.command()(each)
+app.command("eval")(evaluate)
 app.add_typer(dead.app, name="dead")
+app.add_typer(collection.app, name="collection")
 
 
 def main() -> None:

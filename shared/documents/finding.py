@@ -9,7 +9,7 @@ from typing import Final
 
 from shared.documents.model import UnreadableDocument
 
-SUFFIXES: Final = (".md", ".markdown", ".html", ".htm", ".pdf", ".txt", ".jsonl")
+SUFFIXES: Final = (".md", ".markdown", ".html", ".htm", ".pdf", ".docx", ".txt", ".csv", ".tsv", ".jsonl")
 
 
 def find_files(paths: Sequence[Path]) -> list[Path]:

@@ -10,7 +10,7 @@ from bs4 import BeautifulSoup, Tag
 from bs4.element import NavigableString, PageElement, PreformattedString
 
 from shared.documents.html_page import HEADINGS, anchor_of, drop_furniture, main_part, text_of
-from shared.documents.html_table import is_data_table, pipe_rows
+from shared.documents.html_table import is_data_table, table_lines
 from shared.documents.metadata import language_code
 from shared.documents.model import Block, BlockKind, Content
 from shared.documents.outline import Outline
@@ -80,7 +80,7 @@ class _Walk:
         elif tag.name == "pre":
             self._whole(clean(tag.get_text()).strip("\n").rstrip(), "code")
         elif tag.name == "table" and is_data_table(tag):
-            self._whole("\n".join(pipe_rows(tag)), "table")
+            self._whole("\n".join(table_lines(tag)), "table")
         elif tag.name == "br":
             self._inline.append("\n")
         else:

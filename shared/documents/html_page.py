@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Final
 
 from bs4 import BeautifulSoup, Tag
@@ -20,6 +21,9 @@ _FURNITURE_CLASSES: Final = frozenset(
     {"headerlink", "navheader", "navfooter", "toc", "sphinxsidebar", "related"}
 )
 _SECTIONS: Final = ("section", "div", "article")
+_ARTICLES: Final = frozenset({"article", "main"})
+_ARTICLE_REACH: Final = 50
+"""Levels above a header in which the article that it opens is looked for: pages nest as deep as they like."""
 _ANCHOR_REACH: Final = 6
 """Levels above a heading in which the element that stands for its section is looked for."""
 
@@ -34,7 +38,7 @@ def drop_furniture(soup: BeautifulSoup) -> None:
 def _is_furniture(tag: Tag) -> bool:
     if tag.name == "header":
         # The header of an article holds its title; that of the page holds the site's.
-        return tag.find_parent(["article", "main"]) is None
+        return not any(parent.name in _ARTICLES for parent in islice(tag.parents, _ARTICLE_REACH))
     return (
         tag.name in _FURNITURE
         or tag.get("role") in _FURNITURE_ROLES

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
 from bs4 import Tag
 
 from shared.documents.html_page import HEADINGS
+from shared.documents.table import flat, pipe_rows
 
-_BLANK: Final = re.compile(r"\s+")
+_MAX_SPAN: Final = 100
 
 
 def is_data_table(table: Tag) -> bool:
@@ -22,31 +22,23 @@ def is_data_table(table: Tag) -> bool:
     )
 
 
-def pipe_rows(table: Tag) -> Iterator[str]:
-    """Caption, first row as header, separator, further rows; cells are escaped, spanned columns left blank."""
-    if table.caption and (caption := _cell_text(table.caption)):
+def table_lines(table: Tag) -> Iterator[str]:
+    """Caption, first row as header, separator, further rows; spanned columns are left blank."""
+    if table.caption and (caption := flat(table.caption.get_text(" "))):
         yield caption
         yield ""
-    rows = [cells for row in table.find_all("tr") if any(cells := _cells(row))]
-    width = max((len(cells) for cells in rows), default=0)
-    for number, cells in enumerate(rows):
-        yield "| " + " | ".join(cells + [""] * (width - len(cells))) + " |"
-        if number == 0:
-            yield "|" + "---|" * width
+    yield from pipe_rows([_cells(row) for row in table.find_all("tr")])
 
 
 def _cells(row: Tag) -> list[str]:
     found: list[str] = []
     for cell in row.find_all(["td", "th"]):
-        found.append(_cell_text(cell).replace("|", "\\|"))
+        found.append(cell.get_text(" "))
         found.extend([""] * (_span(cell) - 1))
     return found
 
 
 def _span(cell: Tag) -> int:
     span = str(cell.get("colspan", "1"))
-    return min(int(span), 100) if span.isascii() and span.isdigit() else 1
-
-
-def _cell_text(cell: Tag) -> str:
-    return _BLANK.sub(" ", cell.get_text(" ")).strip()
+    # Four digits at most: int() itself refuses thousands of them.
+    return min(int(span), _MAX_SPAN) if span.isascii() and span.isdigit() and len(span) <= 4 else 1

@@ -20,6 +20,8 @@ _HTML_ANCHOR: Final = re.compile(r"<a\s[^>]*?\b(?:id|name)\s*=\s*[\"']?([^\s\"'>
 _ONLY_ANCHORS: Final = re.compile(r"\s*(?:<a\s[^>]*>\s*(?:</a>)?\s*)+", re.IGNORECASE)
 _NOT_IN_SLUG: Final = re.compile(r"[^\w\- ]")
 _MAX_HEADING_SOURCE: Final = 2_000
+_MAX_ANCHOR_LINE: Final = 500
+"""A longer block is text: the pattern's time grows with the square of its blanks."""
 
 
 @lru_cache(maxsize=1)
@@ -51,7 +53,8 @@ def read_markdown(text: str) -> Content:
             titles.append((int(token.tag[1:]), title))
             pending = None
         elif block := _block(token, lines, outline):
-            anchor = _HTML_ANCHOR.search(block.text) if _ONLY_ANCHORS.fullmatch(block.text) else None
+            is_anchor = len(block.text) <= _MAX_ANCHOR_LINE and _ONLY_ANCHORS.fullmatch(block.text)
+            anchor = _HTML_ANCHOR.search(block.text) if is_anchor else None
             pending = anchor.group(1) if anchor else None
             if anchor is None:
                 blocks.append(block)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime
 from typing import Any, Final
 
 from frontmatter.default_handlers import YAMLHandler
@@ -12,10 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 from yaml import YAMLError
 
 from shared.contracts import Name, Role
-from shared.documents.model import Metadata, MetadataValue
+from shared.documents.model import Metadata
+from shared.ingestion import moment_s
 
 _NAMES: Final = ("tenant", "collection")
-_TEXTS: Final = ("region", "owner", "valid_from", "valid_to")
+_TEXTS: Final = ("region", "owner")
+_MOMENTS: Final = ("valid_from", "valid_to")
 _OPENING: Final = re.compile(r"---[ \t]*\n")
 _KEY: Final = re.compile(r"[\w-]+[ \t]*:")
 _LANGUAGE: Final = re.compile(r"([a-z]{2,3})(?:[-_]|$)", re.IGNORECASE)
@@ -70,7 +72,38 @@ def metadata_of(values: Mapping[str, Any]) -> Metadata:
     for key in _TEXTS:
         if values.get(key) is not None:
             found[key] = _text(key, values[key])
+    found.update(_validity(values))
     return found
+
+
+def _validity(values: Mapping[str, Any]) -> dict[str, str]:
+    """First and last moment at which the document holds, as ISO 8601; a last day holds to its end."""
+    found = {key: _moment(key, values[key]) for key in _MOMENTS if values.get(key) is not None}
+    if len(found) == 2:
+        start, end = (found[key] for key in _MOMENTS)
+        if moment_s(start, end=False) > moment_s(end, end=True):
+            raise InvalidMetadata(f"valid_from {start} is after valid_to {end}")
+    return found
+
+
+def _moment(key: str, value: Any) -> str:
+    # YAML makes dates of what looks like one; a number would be a guess (a year, or seconds since when?).
+    given = value.isoformat() if isinstance(value, date) else value
+    if isinstance(given, str):
+        try:
+            return _normal(given.strip())
+        except ValueError:
+            pass
+    raise InvalidMetadata(f"{key} is {value!r}, not a date such as 2026-03-31 or 2026-03-31T18:00+02:00")
+
+
+def _normal(text: str) -> str:
+    """A date as YYYY-MM-DD, a date and time as `datetime.isoformat` writes it. Raises ValueError for anything else."""
+    moment_s(text, end=False)
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        return datetime.fromisoformat(text).isoformat()
 
 
 def _acl(value: Any) -> list[str]:
@@ -87,9 +120,7 @@ def _checked(form: TypeAdapter[str], key: str, value: str) -> str:
         raise InvalidMetadata(f"{key} is {value!r}: {error.errors()[0]['msg']}") from error
 
 
-def _text(key: str, value: Any) -> MetadataValue:
-    if isinstance(value, date):
-        return value.isoformat()
+def _text(key: str, value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int | float) or not str(value).strip():
         raise InvalidMetadata(f"{key} is {value!r}, not a text")
     return str(value).strip()

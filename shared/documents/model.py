@@ -10,8 +10,11 @@ from typing import Final, Literal
 
 from shared.errors import PermanentError
 
-SPLITTER_VERSION: Final = "1"
-"""Raised with every change of reading or splitting that alters passages: then all documents count as changed."""
+SPLITTER_VERSION: Final = "2"
+"""Raised with every change of reading or splitting that alters passages: then all documents count as changed.
+
+It is part of `SplitSettings.fingerprint`.
+"""
 
 SECTION_SEPARATOR: Final = " › "
 
@@ -26,6 +29,11 @@ class UnreadableDocument(PermanentError):
     def __init__(self, path: Path | str, reason: str, remedy: str) -> None:
         super().__init__(f"{path}: {reason}; {remedy}")
         self.path = Path(path)
+        self._told = (path, reason, remedy)
+
+    def __reduce__(self) -> tuple[type[UnreadableDocument], tuple[Path | str, str, str]]:
+        # It comes from another process, and an exception is unpickled by its arguments.
+        return type(self), self._told
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,10 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """One document as read; `content_hash` changes when its passages or their filters would."""
+    """One document as read; `content_hash` changes with what it says and who may read it.
+
+    How it is split is not in the hash: whoever keeps passages keeps `split_hash`.
+    """
 
     document_id: str
     title: str
@@ -65,9 +76,9 @@ class SourceDocument:
 
 
 def hash_content(*, title: str, uri: str, language: str, metadata: Metadata, blocks: tuple[Block, ...]) -> str:
-    """SHA-256 over everything the index keeps of a document."""
+    """SHA-256, in hex, over everything the index keeps of a document."""
     digest = hashlib.sha256()
-    facts = {"version": SPLITTER_VERSION, "title": title, "uri": uri, "language": language, "metadata": metadata}
+    facts = {"title": title, "uri": uri, "language": language, "metadata": metadata}
     digest.update(json.dumps(facts, sort_keys=True).encode())
     for block in blocks:
         digest.update(json.dumps([block.text, block.section, block.anchor, block.page, block.kind]).encode())

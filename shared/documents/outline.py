@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shared.documents.model import SECTION_SEPARATOR
+from shared.documents.text import MAX_HEADING_CHARS
 
 
 class Outline:
@@ -17,5 +18,11 @@ class Outline:
     def open(self, level: int, title: str, anchor: str | None = None) -> None:
         self._open = [heading for heading in self._open if heading[0] < level]
         self._open.append((level, title, anchor))
-        self.section = SECTION_SEPARATOR.join(title for _, title, _ in self._open if title)
+        self.section = _path([title for _, title, _ in self._open if title])
         self.anchor = next((anchor for _, _, anchor in reversed(self._open) if anchor), None)
+
+
+def _path(titles: list[str]) -> str:
+    """The titles in a row; of a path too long to travel with passages the outer ones are left out."""
+    path = SECTION_SEPARATOR.join(titles)
+    return path if len(path) <= MAX_HEADING_CHARS or len(titles) == 1 else _path(titles[1:])

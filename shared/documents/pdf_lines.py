@@ -15,6 +15,8 @@ _ENDS_SENTENCE: Final = re.compile(r"[.!?:…][)»”\"’]*$")
 _BROKEN_WORD: Final = re.compile(r"[^\W\d_][-\u00ad\u2010]$")
 _BLANK: Final = re.compile(r"[ \t\u00a0]+")
 _LEADER: Final = re.compile(r"(?:\s*\.){5,}\s*(?:\d{1,4}|[ivxlc]{1,7})?$")
+_LEADER_REACH: Final = 200
+"""Characters at a line's end in which dot leaders are looked for; the search takes the square of them."""
 _FULL_LINE: Final = 0.85
 """Share of the page's longest line from which a line counts as wrapped, not ended."""
 _CONTENTS_SHARE: Final = 0.4
@@ -37,10 +39,14 @@ def page_lines(text: str) -> list[str]:
     lines = [_BLANK.sub(" ", line).strip() for line in text.split("\n")]
     filled = [index for index, line in enumerate(lines) if line]
     edges = {index for index in (filled[:1] + filled[-1:]) if _PAGE_NUMBER.fullmatch(lines[index])}
-    kept = [line for index, line in enumerate(lines) if index not in edges and not _LEADER.search(line)]
+    kept = [line for index, line in enumerate(lines) if index not in edges and not _is_leader(line)]
     # A table of contents repeats the words of every question and answers none.
-    is_contents = sum(1 for index in filled if _LEADER.search(lines[index])) > max(4, len(filled) * _CONTENTS_SHARE)
+    is_contents = sum(1 for index in filled if _is_leader(lines[index])) > max(4, len(filled) * _CONTENTS_SHARE)
     return kept if any(kept) and not is_contents else []
+
+
+def _is_leader(line: str) -> bool:
+    return _LEADER.search(line[-_LEADER_REACH:]) is not None
 
 
 def parts_of(lines: list[str], headings: list[PageHeading]) -> Iterator[tuple[PageHeading | None, list[str]]]:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from shared.documents.csv_table import read_csv
+from shared.documents.docx import read_docx
 from shared.documents.finding import SUFFIXES
 from shared.documents.html import declared_encoding, read_html
 from shared.documents.jsonl import read_jsonl
@@ -26,6 +28,8 @@ _TEXT_READERS: Final[dict[str, Callable[[str], Content]]] = {
     ".html": read_html,
     ".htm": read_html,
     ".txt": read_plain,
+    ".csv": read_csv,
+    ".tsv": read_csv,
 }
 _LANGUAGE_SAMPLE_CHARS: Final = 4_000
 
@@ -36,16 +40,25 @@ def read(path: Path, *, root: Path, settings: ReadSettings | None = None) -> lis
     if suffix not in SUFFIXES:
         raise UnreadableDocument(path, f"files of type {suffix or 'none'} are not read", f"convert it to {SUFFIXES}")
     identity = _identity(path, root)
-    raw = _bytes_of(path, (settings or ReadSettings()).max_bytes)
+    settings = settings or ReadSettings()
+    raw = _bytes_of(path, settings.max_bytes)
     if suffix == ".jsonl":
         return [
             _document(f"{identity}#{record.key}", record.url or identity, record.content, title=record.content.title)
             for record in read_jsonl(decode(raw, path), path)
         ]
-    content = read_pdf(raw, path) if suffix == ".pdf" else _read_text(raw, path, suffix)
+    content = _content(raw, path, suffix, settings)
     if not content.blocks:
         raise UnreadableDocument(path, "there is no text in it", "leave it out, or check what it should hold")
     return [_document(identity, identity, content, title=content.title or _title_from(path))]
+
+
+def _content(raw: bytes, path: Path, suffix: str, settings: ReadSettings) -> Content:
+    if suffix == ".pdf":
+        return read_pdf(raw, path)
+    if suffix == ".docx":
+        return read_docx(raw, path, max_unpacked_bytes=settings.max_unpacked_bytes)
+    return _read_text(raw, path, suffix)
 
 
 def _identity(path: Path, root: Path) -> str:

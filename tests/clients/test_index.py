@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from shared.clients.index import PassageIndex, QueryVectors, passage_digest, passage_id_of
+from shared.clients.index import (
+    Above,
+    AnyOf,
+    NoneOf,
+    PassageIndex,
+    QueryVectors,
+    edition_of,
+    passage_digest,
+    passage_id_of,
+)
 from shared.contracts import Filters, Passage, Principal
 from shared.errors import IndexMismatch
 from tests.clients.test_index_support import (
@@ -16,7 +26,9 @@ from tests.clients.test_index_support import (
     Store,
     document,
     drafts,
+    encoded,
     opened_store,
+    place,
     put,
     query,
     search,
@@ -143,8 +155,8 @@ async def test_two_tenants_may_have_the_same_document(store: Store, index: Passa
     for tenant, text in (("ours", "our secret"), ("theirs", "their secret")):
         for ranking in await search(index, store.collection, query("secret"), principal=Principal(tenant=tenant)):
             assert texts_of(ranking) == [text]
-    assert await index.delete_document(store.collection, "ours", "guide") == 1
-    assert await index.count(store.collection, "theirs", "guide") == 1
+    assert await index.delete(place(store.collection, tenant="ours")) == 1
+    assert await index.count(place(store.collection, tenant="theirs")) == 1
 
 
 async def test_rarity_is_counted_among_what_the_asker_may_read(store: Store, index: PassageIndex) -> None:
@@ -170,10 +182,11 @@ async def test_filters_narrow(store: Store, index: PassageIndex) -> None:
 
 async def test_an_unknown_collection_is_empty(store: Store, index: PassageIndex) -> None:
     assert await search(index, store.collection, query("anything")) == []
-    assert await index.count(store.collection, "public", "guide") == 0
+    assert await index.count(place(store.collection)) == 0
     assert await index.digests(store.collection, [passage_id_of(document(), 0)]) == {}
-    assert await index.delete_document(store.collection, "public", "guide") == 0
-    assert await index.retire_others(store.collection, "public", "guide", "any") == 0
+    assert await index.vectors(store.collection, [passage_id_of(document(), 0)]) == {}
+    assert await index.delete(place(store.collection)) == 0
+    assert await index.documents(store.collection, "public") == []
     assert await index.info(store.collection) is None
 
 
@@ -184,14 +197,14 @@ async def test_putting_twice_changes_nothing_and_old_editions_leave(store: Store
     edition = await put(index, store.collection, new, "one", "four")
     assert await put(index, store.collection, new, "one", "four") == edition
 
-    assert await index.count(store.collection, "public", "guide") == 5
-    assert await index.count(store.collection, "public", "guide", edition) == 2
-    assert await index.retire_others(store.collection, "public", "guide", edition) == 3
-    assert await index.retire_others(store.collection, "public", "guide", edition) == 0
+    here, others = place(store.collection), NoneOf("edition", (edition,))
+    assert await index.count(here) == 5
+    assert await index.count(here, AnyOf("edition", (edition,))) == 2
+    assert await index.delete(here, others) == 3
+    assert await index.delete(here, others) == 0
     ids = [passage_id_of(new, number) for number in range(3)]
     assert await index.digests(store.collection, ids) == {
-        passage_id: passage_digest(edition, draft)
-        for passage_id, draft in zip(ids[:2], drafts("one", "four"), strict=True)
+        passage_id: passage_digest(new, draft) for passage_id, draft in zip(ids[:2], drafts("one", "four"), strict=True)
     }
     info = await index.info(store.collection)
     assert info is not None
@@ -233,3 +246,89 @@ async def test_a_collection_without_vectors_is_searched_by_words(store: Store) -
 def _cosine(one: str, other: str) -> float:
     a, b = vector_of(one), vector_of(other)
     return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+
+
+async def test_a_staged_document_is_found_when_it_is_published_with_its_rights(
+    store: Store, index: PassageIndex
+) -> None:
+    guide = document(acl=("hr",), valid_from="2026-01-01", owner="shop")
+    passages = encoded(guide, drafts("tent one", "tent two"))
+    await index.ensure(store.collection, DIMENSION)
+    await index.put(store.collection, guide, 2, passages[:1], submitted_at=1.0, state="staged")
+    hr = Principal(roles=("hr",))
+    assert [texts_of(found) for found in await search(index, store.collection, query("tent"), principal=hr)] == [[], []]
+
+    await index.put(store.collection, guide, 2, passages[1:], submitted_at=1.0, state="staged")
+    public = guide.model_copy(update={"acl": ("public",)})
+    await index.publish(place(store.collection), edition_of(guide, 2), public, submitted_at=2.0)
+    for found in await search(index, store.collection, query("tent")):
+        assert sorted(texts_of(found)) == ["tent one", "tent two"]
+    assert await index.count(place(store.collection), Above("submitted_at", 1.0)) == 2
+    assert await index.count(place(store.collection), Above("submitted_at", 2.0)) == 0
+
+
+async def test_of_two_versions_only_the_later_one_is_found(store: Store, index: PassageIndex) -> None:
+    await put(index, store.collection, document(content_hash="new"), "tent new", submitted_at=2.0)
+    await put(index, store.collection, document(content_hash="old"), "tent old", "peg old", submitted_at=1.0)
+    await put(index, store.collection, document("another"), "tent of another")
+    for found in await search(index, store.collection, query("tent peg")):
+        assert sorted(texts_of(found)) == ["tent new", "tent of another"]
+
+
+async def test_documents_are_found_while_they_hold(store: Store, index: PassageIndex) -> None:
+    for name, start, end in (
+        ("past", None, "2020-12-31"),
+        ("now", "2021-01-01", None),
+        ("future", "2999-01-01T00:00+02:00", "2999-12-31"),
+        ("always", None, None),
+    ):
+        await put(index, store.collection, document(name, valid_from=start, valid_to=end), "tent")
+    for moment, expected in (
+        (None, {"now", "always"}),
+        ("2020-12-31T23:59:59Z", {"past", "always"}),
+        ("2021-01-01T00:00:00Z", {"now", "always"}),
+        ("2998-12-31T21:59:00Z", {"now", "always"}),
+        ("2998-12-31T22:00:00Z", {"now", "future", "always"}),
+    ):
+        filters = Filters.model_validate({"valid_at": moment})
+        for found in await search(index, store.collection, query("tent"), filters=filters):
+            assert {passage.document_id for passage in found} == expected, moment
+
+
+async def test_documents_are_listed_by_tenant(store: Store, index: PassageIndex) -> None:
+    for name, tenant in (("b", "ours"), ("a", "ours"), ("c", "theirs")):
+        await put(index, store.collection, document(name, tenant=tenant), "tent", "peg")
+    assert await index.documents(store.collection, "ours") == ["a", "b"]
+    assert await index.documents(store.collection, "nobody") == []
+
+
+async def test_vectors_are_those_of_the_passages(store: Store, index: PassageIndex) -> None:
+    await put(index, store.collection, document(), "alpha beta", "gamma")
+    ids = [passage_id_of(document(), number) for number in range(3)]
+    found = await index.vectors(store.collection, ids)
+    assert set(found) == set(ids[:2])
+    expected = vector_of("alpha beta") / np.linalg.norm(vector_of("alpha beta"))
+    assert found[ids[0]] == pytest.approx(expected, abs=1e-5)
+
+
+async def test_a_baseline_lets_languages_meet_on_even_terms(store: Store, index: PassageIndex) -> None:
+    # The Russian passages share all words with the question but one; what any Russian text shares is taken off.
+    for number in range(3):
+        await put(index, store.collection, document(f"ru{number}", language="ru"), f"alpha beta gamma {number}")
+    await put(index, store.collection, document("en", language="en"), "alpha delta")
+    await put(index, store.collection, document("de", language="de"), "epsilon zeta")
+    asked = query("alpha beta gamma delta", words=False)
+    [plain] = await search(index, store.collection, asked, limit=2)
+    assert {passage.document_id for passage in plain} < {"ru0", "ru1", "ru2"}
+    [even] = await search(index, store.collection, replace(asked, baselines={"ru": 0.8, "en": 0.2}), limit=2)
+    assert even[0].document_id == "en"
+    assert len(even) == 2
+    assert even[0].score == pytest.approx((even[0].similarity or 0.0) - 0.2, abs=1e-5)
+    [narrowed] = await search(
+        index,
+        store.collection,
+        replace(asked, baselines={"ru": 0.8, "en": 0.2}),
+        filters=Filters(languages=("ru", "de")),
+        limit=10,
+    )
+    assert {passage.document_id for passage in narrowed} == {"ru0", "ru1", "ru2", "de"}

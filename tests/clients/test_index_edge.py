@@ -16,7 +16,7 @@ from shared.clients.index.edge import EdgeIndex
 from shared.contracts import Principal
 from shared.errors import IndexMismatch, Misconfigured, VectorStoreUnavailable
 from shared.settings import IndexSettings
-from tests.clients.test_index_support import DIMENSION, directory, document, put, query, search, texts_of
+from tests.clients.test_index_support import DIMENSION, directory, document, place, put, query, search, texts_of
 
 WRITER = """
 import asyncio, sys
@@ -57,7 +57,7 @@ async def test_a_kill_loses_nothing_acknowledged_and_frees_the_directory(path: P
     acknowledged = killed_writer(path)
     index = EdgeIndex(path, fingerprint="bag-of-words")
     for number in range(acknowledged + 1):
-        assert await index.count("docs", "public", f"d{number}") == 2
+        assert await index.count(place("docs", f"d{number}")) == 2
     [by_words] = await search(index, "docs", query(f"tent {acknowledged}", dense=False))
     assert by_words[0].document_id == f"d{acknowledged}"
     await index.aclose()
@@ -121,7 +121,7 @@ async def test_clearing_away_what_was_deleted_keeps_the_rest(path: Path) -> None
     for number in range(4):
         await put(index, "docs", document(f"d{number}", tenant="t"), *(f"tent {number} {peg}" for peg in range(400)))
     for number in range(3):
-        assert await index.delete_document("docs", "t", f"d{number}") == 400
+        assert await index.delete(place("docs", f"d{number}", tenant="t")) == 400
     await index.aclose()
     index = EdgeIndex(path, fingerprint="bag-of-words")
     by_meaning, by_words = await search(index, "docs", query("tent 3"), principal=Principal(tenant="t"), limit=1000)

@@ -43,13 +43,15 @@ async def populated(request: pytest.FixtureRequest) -> AsyncIterator[Populated]:
         await index.ensure(store.collection, DIMENSION)
         for number in range(60):
             owner = document(
-                f"d{number % 25}",
+                f"d{number}",
                 tenant=dice.choice(TENANTS),
                 content_hash=str(number),
                 acl=tuple(dice.sample(ROLES, dice.randint(0, 3))),
                 region=dice.choice(REGIONS),
             )
-            await index.put(store.collection, owner, 1, encoded(owner, drafts(f"{dice.choice(WORDS)} {number}")))
+            await index.put(
+                store.collection, owner, 1, encoded(owner, drafts(f"{dice.choice(WORDS)} {number}")), submitted_at=0.0
+            )
         everybody = [
             Principal(tenant=tenant, roles=(role,), region=region)
             for tenant in TENANTS

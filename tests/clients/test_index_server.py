@@ -13,13 +13,17 @@ from qdrant_client import AsyncQdrantClient
 
 from shared.clients.index import open_index
 from shared.clients.index.lexical import LEXICAL_VERSION
+from shared.clients.index.manifest import FORMAT, Manifest
 from shared.clients.index.server import QdrantIndex
+from shared.clients.index.server_collections import Storage, config_of
 from shared.contracts import Filters, Principal
 from shared.errors import CairnError, Misconfigured, VectorStoreUnavailable
 from shared.settings import IndexSettings
-from tests.clients.test_index_support import DIMENSION, document, put, query, search
+from tests.clients.test_index_support import DIMENSION, document, put, query, search, texts_of
 
-MANIFEST = {"fingerprint": "bag-of-words", "dimension": DIMENSION, "lexical": LEXICAL_VERSION, "format": 1}
+pytestmark = pytest.mark.filterwarnings("ignore:Payload indexes have no effect in the local Qdrant")
+
+MANIFEST = {"fingerprint": "bag-of-words", "dimension": DIMENSION, "lexical": LEXICAL_VERSION, "format": FORMAT}
 
 
 class Server:
@@ -36,13 +40,14 @@ class Server:
         if self.refuse is not None:
             return self.refuse()
         path = request.url.path
-        if path.endswith("/exists"):
-            return self._result({"exists": self.exists})
-        if request.method == "PUT" and path == "/collections/docs":
+        if request.method == "PUT" and path.count("/") == 2:
             self.exists = True
             return self._result(True)
+        if path in ("/collections", "/collections/aliases"):
+            made = [{"name": "docs--1"}] if self.exists else []
+            return self._result(True if path.endswith("aliases") else {"collections": made})
         if request.method == "GET":
-            return self._result(self._collection())
+            return self._result(self._collection()) if self.exists else httpx.Response(404)
         if path.endswith("/query/batch"):
             return self._result([{"points": []} for _ in body["searches"]])
         return self._result({"operation_id": 1, "status": "completed"})
@@ -92,11 +97,15 @@ async def test_the_rights_are_in_every_branch_of_a_search() -> None:
         {"key": "tenant", "match": {"any": ["acme"]}},
         {"key": "acl", "match": {"any": ["public", "hr"]}},
         {"key": "region", "match": {"any": ["*", "eu"]}},
+        {"key": "state", "match": {"any": ["live"]}},
     ]
     assert [one["using"] for one in batch["searches"]] == ["dense", "lexical"] * 2
     for one in batch["searches"]:
         assert one["limit"] == 7
-        assert one["filter"]["must"] == [*rights, {"key": "language", "match": {"any": ["fr"]}}]
+        *both, valid_from, valid_to = one["filter"]["must"]
+        assert both == [*rights, {"key": "language", "match": {"any": ["fr"]}}]
+        assert (valid_from["key"], *valid_from["range"]) == ("valid_from_s", "lte")
+        assert (valid_to["key"], *valid_to["range"]) == ("valid_to_s", "gte")
         if one["using"] == "lexical":
             assert one["params"]["idf"]["corpus"]["must"] == rights
     await index.aclose()
@@ -106,15 +115,19 @@ async def test_a_collection_is_made_with_its_manifest_and_payload_indexes() -> N
     server = Server(exists=False)
     index = index_on(server)
     await put(index, "docs", document(), "tent")
-    [made] = server.sent("PUT", "/collections/docs")
+    [made] = server.sent("PUT", "/collections/docs--1")
     assert made == {
         "vectors": {"dense": {"size": DIMENSION, "distance": "Cosine"}},
         "sparse_vectors": {"lexical": {"modifier": "idf"}},
         "metadata": {"cairn": MANIFEST},
     }
-    indexed = {body["field_name"]: body["field_schema"] for body in server.sent("PUT", "/collections/docs/index")}
+    indexed = {body["field_name"]: body["field_schema"] for body in server.sent("PUT", "/collections/docs--1/index")}
     assert {"tenant", "acl", "region", "document_id", "language"} <= indexed.keys()
     assert indexed["tenant"]["is_tenant"] is True
+    assert indexed["valid_to_s"] == "float"
+    assert server.sent("POST", "/collections/aliases") == [
+        {"actions": [{"create_alias": {"collection_name": "docs--1", "alias_name": "docs"}}]}
+    ]
     await index.aclose()
 
 
@@ -123,7 +136,7 @@ async def test_two_retrievers_may_make_a_collection_at_once() -> None:
 
     def conflict(request: httpx.Request) -> httpx.Response:
         reply = server(request)
-        return httpx.Response(409) if (request.method, request.url.path) == ("PUT", "/collections/docs") else reply
+        return httpx.Response(409) if (request.method, request.url.path) == ("PUT", "/collections/docs--1") else reply
 
     index = index_on(conflict)
     await index.ensure("docs", DIMENSION)
@@ -162,10 +175,10 @@ async def test_a_collection_that_somebody_removed_is_made_again_at_the_next_try(
     await index.ensure("docs", DIMENSION)
     server.refuse = lambda: httpx.Response(404)
     with pytest.raises(VectorStoreUnavailable, match="gone"):
-        await index.put("docs", document(), 0, [])
+        await index.put("docs", document(), 0, [], submitted_at=0.0)
     server.refuse, server.exists = None, False
     await index.ensure("docs", DIMENSION)
-    assert len(server.sent("PUT", "/collections/docs")) == 1
+    assert len(server.sent("PUT", "/collections/docs--1")) == 1
     await index.aclose()
 
 
@@ -176,4 +189,42 @@ async def test_the_settings_choose_the_server() -> None:
     assert index.version == f"lexical+{LEXICAL_VERSION}"
     await index.aclose()
     with pytest.raises(Misconfigured, match="CAIRN_QDRANT_URL"):
-        QdrantIndex.at("http://host:port", None, fingerprint=None)
+        QdrantIndex.at(IndexSettings(qdrant_url="http://host:port"), fingerprint=None)
+
+
+async def test_a_name_is_switched_to_another_collection_at_once() -> None:
+    client = AsyncQdrantClient(":memory:")
+    index = QdrantIndex(client, fingerprint="bag-of-words")
+    await put(index, "docs", document(), "tent old")
+    await put(index, "next", document(), "tent new")
+    with pytest.raises(Misconfigured, match="no collection 'nothing'"):
+        await index.switch("docs", "nothing")
+    with pytest.raises(Misconfigured, match="is a collection and no alias"):
+        await index.switch("docs--1", "next")
+
+    assert await index.switch("docs", "next") == "docs--1"
+    for found in await search(index, "docs", query("tent")):
+        assert texts_of(found) == ["tent new"]
+    assert await index.info("next") is None  # the name is free for the next time
+    await put(index, "next", document(), "tent newest")
+    assert {one.name for one in (await client.get_collections()).collections} == {"docs--1", "next--1", "next--2"}
+
+    assert await index.switch("docs", "docs--1") == "next--1"
+    for found in await search(index, "docs", query("tent")):
+        assert texts_of(found) == ["tent old"]
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    ("settings", "quantization"),
+    [
+        ({"qdrant_quantization": "scalar"}, {"scalar": {"type": "int8", "quantile": 0.99, "always_ram": True}}),
+        ({"qdrant_quantization": "binary"}, {"binary": {"always_ram": True}}),
+    ],
+)
+def test_storage_is_a_matter_of_settings(settings: dict[str, str], quantization: dict[str, Any]) -> None:
+    chosen = IndexSettings.model_validate({"qdrant_on_disk": True, **settings})
+    config = config_of(Manifest("bag", 3), Storage(chosen.qdrant_quantization, on_disk=chosen.qdrant_on_disk))
+    assert config["quantization_config"].model_dump(exclude_none=True, mode="json") == quantization
+    assert config["vectors_config"]["dense"].on_disk is True
+    assert config["on_disk_payload"] is True

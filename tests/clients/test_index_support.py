@@ -19,6 +19,7 @@ from shared.clients.embedder import Vectors
 from shared.clients.index import (
     PassageIndex,
     PassageVectors,
+    Place,
     QueryVectors,
     Rights,
     edition_of,
@@ -91,12 +92,23 @@ def encoded(owner: Document, passages: Sequence[PassageDraft], *, dense: bool = 
     ]
 
 
-async def put(index: PassageIndex, collection: str, owner: Document, *texts: str, dense: bool = True) -> str:
+async def put(
+    index: PassageIndex,
+    collection: str,
+    owner: Document,
+    *texts: str,
+    dense: bool = True,
+    submitted_at: float = 0.0,
+) -> str:
     """Put a whole document; answers its edition."""
     passages = encoded(owner, drafts(*texts), dense=dense)
     await index.ensure(collection, DIMENSION if dense else None)
-    await index.put(collection, owner, len(passages), passages)
+    await index.put(collection, owner, len(passages), passages, submitted_at=submitted_at)
     return edition_of(owner, len(passages))
+
+
+def place(collection: str, document_id: str = "guide", *, tenant: str = "public") -> Place:
+    return Place(collection, tenant, document_id)
 
 
 def query(text: str, *, number: int = 0, dense: bool = True, words: bool = True, language: str = "en") -> QueryVectors:
@@ -112,7 +124,8 @@ async def search(
     limit: int = 10,
 ) -> list[list[Passage]]:
     rights = Rights.of(principal or Principal())
-    return await index.search(collection, queries, rights, filters or Filters(), limit)
+    rankings = await index.search(collection, queries, rights, filters or Filters(), limit)
+    return [list(ranking.passages) for ranking in rankings]
 
 
 def texts_of(ranking: Sequence[Passage]) -> list[str]:
@@ -120,6 +133,7 @@ def texts_of(ranking: Sequence[Passage]) -> list[str]:
 
 
 ENGINES = ("edge", "local", "server")
+SERVER_URL = os.environ.get("CAIRN_QDRANT_URL", "")
 
 
 class Store:
@@ -129,7 +143,7 @@ class Store:
         self.engine = engine
         self.path = path
         self.collection = f"test-{secrets.token_hex(6)}"
-        where = os.environ["CAIRN_TEST_QDRANT_URL"] if engine == "server" else ":memory:"
+        where = SERVER_URL if engine == "server" else ":memory:"
         self.client = AsyncQdrantClient(where, check_compatibility=False) if engine != "edge" else None
         self.edge: EdgeIndex | None = None
 
@@ -146,15 +160,17 @@ class Store:
             await self.edge.aclose()
         if self.client is not None:
             if self.engine == "server":
-                await self.client.delete_collection(self.collection)
+                for made in (await self.client.get_collections()).collections:
+                    if made.name.startswith(self.collection):
+                        await self.client.delete_collection(made.name)
             await self.client.close()
 
 
 @asynccontextmanager
 async def opened_store(engine: str) -> AsyncIterator[Store]:
-    """A store of this kind; the test is skipped where CAIRN_TEST_QDRANT_URL names no server."""
-    if engine == "server" and not os.environ.get("CAIRN_TEST_QDRANT_URL"):
-        pytest.skip("CAIRN_TEST_QDRANT_URL names no Qdrant server")
+    """A store of this kind; the test is skipped where CAIRN_QDRANT_URL names no server."""
+    if engine == "server" and not SERVER_URL:
+        pytest.skip("CAIRN_QDRANT_URL names no Qdrant server")
     with directory() as path:
         store = Store(engine, path)
         yield store

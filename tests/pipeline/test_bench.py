@@ -1,4 +1,4 @@
-"""The bus benchmark runs, on both sides."""
+"""The benchmarks run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from bench import ingest as ingestion
+from bench import search
 from bench.bus import run, serve_bare, serve_cairn
 from shared.runtime.embedded_redis import start_server, stop_server
 
@@ -25,3 +27,14 @@ def test_every_job_comes_through(url: str, serve: Callable[..., None], arguments
     measured = run(url, serve, (1_000, *arguments), jobs=20)
     assert measured.jobs_per_s > 0
     assert measured.cpu_ms_per_job >= 0
+
+
+async def test_searches_are_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    await search.run(200, 5)
+    assert "200" in capsys.readouterr().out
+
+
+def test_ingestion_is_measured() -> None:
+    first, again = ingestion.run(40, 20)
+    assert first.passages == 40
+    assert again.seconds > 0

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import time
 from collections.abc import Awaitable, Callable
 from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import jwt
 import pytest
 import typer
 from redis.asyncio import Redis
 from rich.console import Console
-from typer.testing import CliRunner, Result
 
-from shared.cli import app, console
+from shared.cli import console
 from shared.contracts import (
     Answered,
     Document,
@@ -36,39 +34,14 @@ from shared.runtime.ending import end_job
 from shared.runtime.keys import INBOXES, Keys
 from shared.runtime.steps import Steps
 from shared.settings import JwtSettings
+from tests.pipeline.conftest import Cli
 from tests.runtime.test_failures import dead_letters
 from tests.support import bus
 from tests.support.bus import FAST, ask, outcome, pipeline, running
 from tests.support.wait import wait_until
 
-Cli: TypeAlias = Callable[..., Awaitable[Result]]
-
 NOBODY = "redis://127.0.0.1:1"
 """Port 1 is privileged and, on any machine that tests run on, nobody's."""
-
-
-@pytest.fixture
-def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
-    """No setting of the machine's, no `.env`, no running embedded server."""
-    for name in [name for name in os.environ if name.startswith("CAIRN_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.chdir(tmp_path)
-    return monkeypatch
-
-
-@pytest.fixture
-def cli(environment: pytest.MonkeyPatch, redis_url: str, keys: Keys) -> Cli:
-    """`cairn …` as a script runs it, in a thread of its own beside the test's workers."""
-    environment.setenv("CAIRN_REDIS_URL", redis_url)
-    environment.setenv("CAIRN_TOPIC_PREFIX", keys.prefix)
-
-    async def run(*arguments: str, stdin: str | None = None) -> Result:
-        found = await asyncio.to_thread(CliRunner().invoke, app, arguments, input=stdin)
-        if found.exception is not None and not isinstance(found.exception, SystemExit):
-            raise found.exception
-        return found
-
-    return run
 
 
 async def fail_grading(msg: Grade) -> Generate:

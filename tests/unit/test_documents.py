@@ -63,6 +63,44 @@ def test_doubtful_front_matter_is_refused_rather_than_made_public(tmp_path: Path
         read_one(tmp_path, "a.md", f"---\n{head}\n---\nText.")
 
 
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("2026-07-01", "2026-07-01"),
+        ("'20260701'", "2026-07-01"),
+        ("2026-07-01 12:00:00", "2026-07-01T12:00:00"),
+        ("2026-07-01T12:00Z", "2026-07-01T12:00:00+00:00"),
+        ("' 2026-07-01T12:00+02:00 '", "2026-07-01T12:00:00+02:00"),
+    ],
+)
+def test_validity_is_kept_as_iso_8601(tmp_path: Path, written: str, kept: str) -> None:
+    assert read_one(tmp_path, "a.md", f"---\nvalid_to: {written}\n---\nText.").metadata == {"valid_to": kept}
+
+
+def test_a_document_may_hold_for_one_day(tmp_path: Path) -> None:
+    head = "valid_from: 2026-07-01T09:00\nvalid_to: 2026-07-01"
+    assert len(read_one(tmp_path, "a.md", f"---\n{head}\n---\nText.").metadata) == 2
+
+
+@pytest.mark.parametrize(
+    ("head", "says"),
+    [
+        ("valid_from: 2026-07-02\nvalid_to: 2026-07-01", "valid_from 2026-07-02 is after valid_to 2026-07-01"),
+        ("valid_from: 2026-07-01T10:00Z\nvalid_to: 2026-07-01T11:00+02:00", "is after valid_to"),
+        ("valid_to: soon", "valid_to is 'soon', not a date such as"),
+        ("valid_to: 2026", "valid_to is 2026, not a date"),
+        ("valid_from: 1751328000", "not a date"),
+        ("valid_from: true", "not a date"),
+        ("valid_from: ''", "not a date"),
+        ("valid_from: [2026-07-01]", "not a date"),
+        ("valid_from: 2026-02-30", "month"),
+    ],
+)
+def test_validity_that_is_nonsense_refuses_the_file(tmp_path: Path, head: str, says: str) -> None:
+    with pytest.raises(UnreadableDocument, match=says):
+        read_one(tmp_path, "a.md", f"---\n{head}\n---\nText.")
+
+
 def test_front_matter_that_never_closes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnreadableDocument, match="no closing"):
         read_one(tmp_path, "a.md", "---\nacl: [staff]\n\nSecret text.")
@@ -134,7 +172,16 @@ def test_jsonl_gives_one_document_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["{", "[]", '{"title": "x"}', '{"text": 1}', '{"text": " "}', '{"text": "x", "acl": 5}', '{"text":' + "[" * 50_000],
+    [
+        "{",
+        "[]",
+        '{"title": "x"}',
+        '{"text": 1}',
+        '{"text": " "}',
+        '{"text": "x", "acl": 5}',
+        '{"text": "x", "valid_to": 5}',
+        '{"text":' + "[" * 50_000,
+    ],
 )
 def test_a_bad_line_is_named_by_its_number(tmp_path: Path, line: str) -> None:
     with pytest.raises(UnreadableDocument, match=r"a\.jsonl: line 2"):
@@ -156,7 +203,10 @@ def test_an_id_that_comes_twice_is_refused(tmp_path: Path) -> None:
         ("a.md", b"# Only\n\n## Headings\n", "no text"),
         ("a.html", b"<nav>Menu</nav>", "no text"),
         ("a.txt", b"a\x00b", "binary"),
-        ("a.docx", b"x", "docx"),
+        ("a.xlsx", b"x", "xlsx"),
+        ("a.docx", b"x", "not a readable DOCX"),
+        ("a.docx", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1 old", r"old \.doc"),
+        ("a.csv", b"size;price\n\n;\n", "no text"),
         ("LICENSE", b"x", "type none"),
         ("a.pdf", b"PK\x03\x04 a zip in truth", "not a readable PDF"),
     ],

@@ -63,7 +63,7 @@ def test_both_forms_carry_every_property(form: Any) -> None:
 @pytest.mark.parametrize("form", [in_data, in_fields])
 def test_a_question_alone_is_enough(form: Any) -> None:
     ask = read(form(question="  why?  "))
-    assert (ask.question, ask.top_k, ask.deadline_s, ask.token) == ("why?", 8, 60.0, None)
+    assert (ask.question, ask.top_k, ask.deadline_s, ask.token) == ("why?", None, 60.0, None)
 
 
 @pytest.mark.parametrize("form", [in_data, in_fields])
@@ -136,7 +136,7 @@ def test_a_refusal_does_not_repeat_the_token(form: Any) -> None:
 def test_a_nested_field_changes_nothing_but_itself() -> None:
     """`history` and `filters` are put into one document to be read; neither may reach the other properties."""
     ask = read(in_fields(question="why?", filters='{},"top_k":50,"question":"forged","web":"only"'))
-    assert (ask.question, ask.top_k, ask.web) == ("why?", 8, "auto")
+    assert (ask.question, ask.top_k, ask.web) == ("why?", None, "auto")
 
 
 _names = st.sampled_from([name.encode() for name in Ask.model_fields]) | st.just(b"data") | st.binary(max_size=8)

@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.retriever.decision import RRF_K, Fusion, RetrievalPolicy, choose, fold_duplicates, fuse
+from services.retriever.decision import RetrievalPolicy, choose, fold_duplicates
+from services.retriever.fusion import RRF_K, Fused, Fusion, raise_neighbours
+from services.retriever.fusion import fuse as fused_by
 from services.retriever.settings import RetrieverSettings
-from shared.contracts import Passage, Principal
+from shared.clients.index import Ranking
+from shared.contracts import Header, Passage, Principal
 
 CANDIDATES = 5
 
@@ -24,6 +27,19 @@ def passage(name: str, score: float = 0.0, *, query: int = 0, text: str | None =
 def ranking(*names: str, query: int = 0) -> list[Passage]:
     """One arm's list with falling scores."""
     return [passage(name, 10.0 - place, query=query) for place, name in enumerate(names)]
+
+
+def fuse(rankings: Sequence[Sequence[Passage]], fusion: Fusion, *, candidates: int) -> list[Passage]:
+    lists = [Ranking("dense", ranking) for ranking in rankings]
+    return list(fused_by(lists, fusion, candidates=candidates, language="und").best_first())
+
+
+def header(principal: Principal, language: str = "en") -> Header:
+    return Header(job_id="j", entry_id="1-0", submitted_at=0.0, deadline=60.0, principal=principal, language=language)
+
+
+def fused_of(passages: Sequence[Passage]) -> Fused:
+    return Fused({one.passage_id: one for one in passages}, {one.passage_id: one.score for one in passages})
 
 
 def names(passages: Sequence[Passage]) -> list[str]:
@@ -63,7 +79,7 @@ rankings = st.lists(
     ),
     max_size=6,
 )
-fusions = st.sampled_from(["rrf", "zscore"])
+fusions = st.sampled_from(["rrf", "dbsf", "zscore"])
 
 
 @given(rankings, fusions)
@@ -131,8 +147,9 @@ def test_what_the_asker_may_not_read_never_leaves() -> None:
             passage("readable", acl=("hr",), region="eu"),
         ]
     ]
-    principal = Principal(roles=("hr",), region="eu")
-    chosen = choose(lists, RetrievalPolicy("docs", fusion="rrf"), principal=principal, top_k=10)
+    asker = header(Principal(roles=("hr",), region="eu"))
+    rankings = [Ranking("dense", each) for each in lists]
+    chosen = choose(rankings, RetrievalPolicy("docs", fusion="rrf"), header=asker, top_k=10)
     assert names(chosen) == ["readable"]
     assert chosen[0].score == pytest.approx(1 / (RRF_K + 1))  # the others took no rank
 
@@ -141,3 +158,71 @@ def test_the_settings_become_a_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAIRN_RETRIEVER_FUSION", "zscore")
     monkeypatch.setenv("CAIRN_RETRIEVER_CANDIDATES", "7")
     assert RetrieverSettings().policy("docs") == RetrievalPolicy("docs", fusion="zscore", candidates=7)
+
+
+def test_dbsf_maps_each_list_to_its_spread() -> None:
+    fused = fuse([[passage("a", 4.0), passage("b", 2.0)], [passage("b", 7.0)]], "dbsf", candidates=CANDIDATES)
+    # Mean 3, deviation 1: 0 is [0, 6]. A list of equals says 0.5.
+    assert {one.passage_id: one.score for one in fused} == pytest.approx({"b": 2 / 6 + 0.5, "a": 4 / 6})
+
+
+def test_neighbours_of_the_best_rise_by_how_near_they_are() -> None:
+    fused = [passage("a", 4.0), passage("b", 2.0), passage("c", 0.0)]
+    near = [[passage("c", 0.9), passage("new", 0.8), passage("b", 0.7)]]
+    raised = list(raise_neighbours(fused_of(fused), [Ranking("dense", each) for each in near], 0.5).best_first())
+    unit, spread = 0.5 * math.sqrt(8 / 3), math.sqrt(0.02 / 3)
+    assert {one.passage_id: one.score for one in raised} == pytest.approx(
+        {"a": 4.0, "b": 2.0, "c": unit * 0.2 / spread, "new": unit * 0.1 / spread}
+    )
+    assert names(raised)[0] == "a"
+
+
+@given(rankings, st.floats(0, 1))
+def test_raising_keeps_what_was_found_and_its_scores_never_fall(lists: list[list[Passage]], weight: float) -> None:
+    fused = fuse(lists[:2], "zscore", candidates=CANDIDATES)
+    after = raise_neighbours(fused_of(fused), [Ranking("dense", each) for each in lists[2:]], weight).scores
+    before = {one.passage_id: one.score for one in fused}
+    assert before.keys() <= after.keys()
+    assert all(after[name] >= score - 1e-9 for name, score in before.items())
+    assert raise_neighbours(fused_of(fused), [], weight) == fused_of(fused)
+
+
+def test_comparisons_want_more_passages_unless_the_job_says_how_many() -> None:
+    policy = RetrievalPolicy("docs", top_k=5, top_k_comparative=9)
+    assert [policy.wanted(None, route) for route in ("factual", "comparative", None)] == [5, 9, 5]
+    assert policy.wanted(3, "comparative") == 3
+    assert RetrievalPolicy("docs", fusion="rrf").seeds == 0
+
+
+def test_words_count_less_across_languages_and_their_absence_too() -> None:
+    by_meaning = Ranking("dense", [passage("en", 0.6, language="en"), passage("ru", 0.5, language="ru")])
+    by_words = Ranking("lexical", [passage("ru", 9.0, language="ru"), passage("ru2", 8.0, language="ru")])
+    asked_in = {
+        language: fused_by([by_meaning, by_words], "zscore", candidates=2, language=language).scores
+        for language in ("ru", "en")
+    }
+    # That the English passage shares no word with a Russian question weighs less than with an English one.
+    assert asked_in["ru"]["en"] > asked_in["en"]["en"]
+    # And the words of a Russian passage weigh less for an English question.
+    assert asked_in["en"]["ru"] < asked_in["ru"]["ru"]
+    undetermined = [
+        Ranking(each.arm, [one.model_copy(update={"language": "und"}) for one in each.passages])
+        for each in (by_meaning, by_words)
+    ]
+    fused = fused_by(undetermined, "zscore", candidates=2, language="ru").scores
+    assert (fused["en"], fused["ru"]) == (asked_in["en"]["en"], asked_in["ru"]["ru"])
+
+
+def test_of_twins_the_one_that_can_be_linked_stays_in_the_better_place() -> None:
+    pdf, page = (
+        passage("pdf", 3.0, text="Tents are returned."),
+        passage("page", 1.0, text="Tents are returned.", anchor="a"),
+    )
+    other = passage("other", 2.0, text="Pegs are made of steel.")
+    assert [(one.passage_id, one.score) for one in fold_duplicates([pdf, other, page], 0.9, limit=5)] == [
+        ("page", 3.0),
+        ("other", 2.0),
+    ]
+    assert names(fold_duplicates([page, other, pdf], 0.9, limit=5)) == ["page", "other"]
+    assert names(fold_duplicates([pdf, other, page], 0.9, limit=2)) == ["page", "other"]
+    assert names(fold_duplicates([pdf, other, page], 0.9, limit=0)) == []

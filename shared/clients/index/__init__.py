@@ -11,19 +11,35 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from shared.clients.index.conditions import GONE, NOT_GONE, Above, AnyOf, NoneOf, Place, Rights, Within
 from shared.clients.index.lexical import LEXICAL_VERSION, SparseVector, encode_passage, encode_query
-from shared.clients.index.points import Rights, edition_of, language_of, passage_digest, passage_id_of, passage_text
-from shared.clients.index.types import CollectionInfo, PassageIndex, PassageVectors, QueryVectors
+from shared.clients.index.points import (
+    edition_of,
+    language_of,
+    passage_digest,
+    passage_id_of,
+    passage_text,
+    standing_of,
+)
+from shared.clients.index.types import CollectionInfo, PassageIndex, PassageVectors, QueryVectors, Ranking
 from shared.settings import IndexSettings
 
 __all__ = [
+    "GONE",
     "LEXICAL_VERSION",
+    "NOT_GONE",
+    "Above",
+    "AnyOf",
     "CollectionInfo",
+    "NoneOf",
     "PassageIndex",
     "PassageVectors",
+    "Place",
     "QueryVectors",
+    "Ranking",
     "Rights",
     "SparseVector",
+    "Within",
     "edition_of",
     "encode_passage",
     "encode_query",
@@ -32,6 +48,7 @@ __all__ = [
     "passage_digest",
     "passage_id_of",
     "passage_text",
+    "standing_of",
 ]
 
 
@@ -45,7 +62,7 @@ def open_index(settings: IndexSettings, data_dir: Path, *, fingerprint: str | No
     if settings.qdrant_url is not None:
         from shared.clients.index.server import QdrantIndex  # noqa: PLC0415
 
-        return QdrantIndex.at(settings.qdrant_url, settings.qdrant_api_key, fingerprint=fingerprint)
+        return QdrantIndex.at(settings, fingerprint=fingerprint)
     from shared.clients.index.edge import EdgeIndex  # noqa: PLC0415
 
     return EdgeIndex(settings.qdrant_path or data_dir / "qdrant", fingerprint=fingerprint)

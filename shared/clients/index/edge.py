@@ -5,8 +5,8 @@
     PATH/COLLECTION/shard/       the engine's files and write-ahead log
 
 The engine holds the interpreter's lock while it works, so that threads would gain nothing: one thread runs all calls,
-in order, and is the lock. It searches exhaustively, 1 ms at 5,000 passages and some 50 ms at 100,000; building a graph
-(HNSW) would hold the interpreter for minutes. Larger indexes belong on a server.
+in order, and is the lock. It searches exhaustively (bench/search.py has the times); building a graph (HNSW) would hold
+the interpreter for minutes. Indexes of more than 100,000 passages belong on a server.
 """
 
 from __future__ import annotations
@@ -19,34 +19,30 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
+import numpy as np
 import qdrant_edge as qe
 
-from shared.clients.index.lexical import LEXICAL_VERSION, SparseVector
+from shared.clients.embedder import Vector
+from shared.clients.index.conditions import NOT_GONE, AnyOf, Condition, Place, Rights
+from shared.clients.index.edge_requests import config_of, filter_of, look_up, point_of
+from shared.clients.index.lexical import LEXICAL_VERSION
 from shared.clients.index.manifest import Manifest, check_put, check_search, read_manifest
 from shared.clients.index.owner import own
-from shared.clients.index.points import (
-    DENSE,
-    KEYWORD_FIELDS,
-    LEXICAL,
-    Conditions,
-    Rights,
-    of_document,
-    passage_id_of,
-    payload_of,
-)
+from shared.clients.index.points import DENSE, KEYWORD_FIELDS, NUMBER_FIELDS, State, Stored, grave_of, standing_of
 from shared.clients.index.searching import Look, Scored, search_by
-from shared.clients.index.types import CollectionInfo, PassageVectors, QueryVectors
-from shared.contracts import Document, Filters, Passage
+from shared.clients.index.types import CollectionInfo, PassageVectors, QueryVectors, Ranking
+from shared.contracts import Document, Filters
 from shared.errors import VectorStoreUnavailable
 
 _T = TypeVar("_T")
 
 _FLUSH_EVERY_S: Final = 30.0
-_NEVER_INDEX_KB: Final = 1_000_000_000
-"""Threshold above which the engine would build a graph: optimising then only clears away what was deleted."""
+_LOOKS_AT_ONCE: Final = 4
+_ALL_VALUES: Final = 10_000_000
 
 
 class EdgeIndex:
@@ -78,25 +74,46 @@ class EdgeIndex:
 
     async def search(
         self, collection: str, queries: Sequence[QueryVectors], rights: Rights, filters: Filters, limit: int
-    ) -> list[list[Passage]]:
+    ) -> list[Ranking]:
         known = await self._run(lambda: self._find(collection))
         if known is None:
             return []
         check_search(collection, known.manifest, self._fingerprint, queries)
 
         async def run(looks: list[Look]) -> list[list[Scored]]:
-            return await self._run(lambda: _look_up(known.shard, looks))
+            # A few at a time: the event loop gets its turn in between.
+            starts = range(0, len(looks), _LOOKS_AT_ONCE)
+            batches = [await self._run(partial(look_up, known.shard, looks[n : n + _LOOKS_AT_ONCE])) for n in starts]
+            return [found for batch in batches for found in batch]
 
         return await search_by(run, queries, rights, filters, limit, has_dense=known.manifest.dimension is not None)
 
+    async def vectors(self, collection: str, passage_ids: Sequence[str]) -> Mapping[str, Vector]:
+        def read() -> dict[str, Vector]:
+            known = self._find(collection)
+            if known is None or known.manifest.dimension is None or not passage_ids:
+                return {}
+            records = known.shard.retrieve(list(passage_ids), False, [DENSE])
+            found = {str(record.id): record.vector for record in records if isinstance(record.vector, dict)}
+            return {name: np.asarray(vector[DENSE], np.float32) for name, vector in found.items() if DENSE in vector}
+
+        return await self._run(read)
+
     async def put(
-        self, collection: str, document: Document, passage_total: int, passages: Sequence[PassageVectors]
+        self,
+        collection: str,
+        document: Document,
+        passage_total: int,
+        passages: Sequence[PassageVectors],
+        *,
+        submitted_at: float,
+        state: State = "live",
     ) -> None:
-        now = round(time.time(), 3)
+        how = Stored(self.version, submitted_at, state)
 
         def put() -> None:
             shard = self._get(collection).shard
-            points = [_point(document, passage_total, passage, now) for passage in passages]
+            points = [point_of(document, passage_total, passage, how) for passage in passages]
             shard.update(qe.UpdateOperation.upsert_points(points))
             self._flush_now_and_then()
 
@@ -110,27 +127,59 @@ class EdgeIndex:
 
         return await self._run(read)
 
-    async def count(self, collection: str, tenant: str, document_id: str, edition: str | None = None) -> int:
-        wanted = _filter(of_document(tenant, document_id, edition))
+    async def count(self, place: Place, *also: Condition) -> int:
+        wanted = filter_of((*place.conditions, *also))
 
         def count() -> int:
-            known = self._find(collection)
+            known = self._find(place.collection)
             return known.shard.count(qe.CountRequest(filter=wanted)) if known else 0
 
         return await self._run(count)
 
-    async def retire_others(self, collection: str, tenant: str, document_id: str, edition: str) -> int:
-        others = _filter(of_document(tenant, document_id), but_not=("edition", edition))
-        return await self._run(lambda: self._delete(collection, others))
+    async def publish(self, place: Place, edition: str, document: Document, *, submitted_at: float) -> None:
+        payload = {"state": "live", **standing_of(document, submitted_at)}
+        passages = filter_of((*place.conditions, AnyOf("edition", (edition,))))
+        operation = qe.UpdateOperation.set_payload_by_filter(passages, payload)
+        await self._run(lambda: self._get(place.collection).shard.update(operation))
 
-    async def delete_document(self, collection: str, tenant: str, document_id: str) -> int:
-        return await self._run(lambda: self._delete(collection, _filter(of_document(tenant, document_id))))
+    async def delete(self, place: Place, *also: Condition) -> int:
+        doomed = filter_of((*place.conditions, *also))
+
+        def delete() -> int:
+            if (known := self._find(place.collection)) is None:
+                return 0
+            if count := known.shard.count(qe.CountRequest(filter=doomed)):
+                known.shard.update(qe.UpdateOperation.delete_points_by_filter(doomed))
+                known.shard.optimize()  # does nothing before a fifth of all points is deleted
+                self._flush_now_and_then()
+            return count
+
+        return await self._run(delete)
+
+    async def bury(self, place: Place, *, submitted_at: float) -> None:
+        mark, payload = grave_of(place, submitted_at)
+
+        def bury() -> None:
+            if (known := self._find(place.collection)) is not None:
+                known.shard.update(qe.UpdateOperation.upsert_points([qe.Point(mark, {}, payload)]))
+
+        await self._run(bury)
+
+    async def documents(self, collection: str, tenant: str) -> list[str]:
+        theirs = filter_of((*Place(collection, tenant).conditions, NOT_GONE))
+        wanted = qe.FacetRequest("document_id", _ALL_VALUES, exact=True, filter=theirs)
+
+        def read() -> list[str]:
+            known = self._find(collection)
+            return sorted(str(hit.value) for hit in known.shard.facet(wanted).hits) if known else []
+
+        return await self._run(read)
 
     async def info(self, collection: str) -> CollectionInfo | None:
         def info() -> CollectionInfo | None:
             if (known := self._find(collection)) is None:
                 return None
-            manifest, passages = known.manifest, known.shard.count(qe.CountRequest())
+            manifest, passages = known.manifest, known.shard.count(qe.CountRequest(filter=filter_of((NOT_GONE,))))
             return CollectionInfo(passages, manifest.fingerprint, manifest.dimension, manifest.lexical)
 
         return await self._run(info)
@@ -162,15 +211,6 @@ class EdgeIndex:
             raise VectorStoreUnavailable(f"collection {collection!r} is gone from {self._path}")
         return known
 
-    def _delete(self, collection: str, doomed: qe.Filter) -> int:
-        if (known := self._find(collection)) is None:
-            return 0
-        if count := known.shard.count(qe.CountRequest(filter=doomed)):
-            known.shard.update(qe.UpdateOperation.delete_points_by_filter(doomed))
-            known.shard.optimize()  # does nothing before a fifth of all points is deleted
-            self._flush_now_and_then()
-        return count
-
     def _flush_now_and_then(self) -> None:
         # What is written is in the engine's log and outlives this process. A flush, some 0.1 s with the interpreter
         # held, is for a power failure, and keeps the log short.
@@ -199,9 +239,11 @@ def _create(home: Path, manifest: Manifest) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     _write(home / "manifest.json", json.dumps(manifest.to_json()))
-    shard = qe.EdgeShard.create(str(draft), _config(manifest))
+    shard = qe.EdgeShard.create(str(draft), config_of(manifest))
     for field in KEYWORD_FIELDS:
         shard.update(qe.UpdateOperation.create_field_index(field, qe.PayloadSchemaType.Keyword))
+    for field in NUMBER_FIELDS:
+        shard.update(qe.UpdateOperation.create_field_index(field, qe.PayloadSchemaType.Float))
     shard.flush()
     shard.close()
     draft.rename(home / "shard")
@@ -213,7 +255,7 @@ def _load(home: Path) -> _Collection:
     except (OSError, ValueError):
         facts = None
     manifest = read_manifest(home.name, facts)
-    shard = qe.EdgeShard.load(str(home / "shard"), _config(manifest))
+    shard = qe.EdgeShard.load(str(home / "shard"), config_of(manifest))
     shard.optimize()
     return _Collection(shard, manifest)
 
@@ -225,58 +267,3 @@ def _write(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     draft.replace(path)
-
-
-def _config(manifest: Manifest) -> qe.EdgeConfig:
-    dense = manifest.dimension
-    return qe.EdgeConfig(
-        vectors={DENSE: qe.EdgeVectorParams(size=dense, distance=qe.Distance.Cosine)} if dense is not None else None,
-        sparse_vectors={LEXICAL: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)},
-        optimizers=qe.EdgeOptimizersConfig(indexing_threshold=_NEVER_INDEX_KB),
-    )
-
-
-def _point(document: Document, passage_total: int, passage: PassageVectors, now: float) -> qe.Point:
-    vectors: dict[str, qe.NamedVector] = {}
-    if passage.lexical:
-        vectors[LEXICAL] = _sparse(passage.lexical)
-    if passage.dense is not None:
-        vectors[DENSE] = passage.dense.tolist()
-    payload = payload_of(document, passage_total, passage.draft, indexed_at=now)
-    return qe.Point(passage_id_of(document, passage.draft.ordinal), vectors, payload)
-
-
-def _look_up(shard: qe.EdgeShard, looks: Sequence[Look]) -> list[list[Scored]]:
-    lists = shard.query_batch(qe.QueryBatchRequest([_request(look) for look in looks]))
-    return [[Scored(str(point.id), point.score, point.payload) for point in found] for found in lists]
-
-
-def _request(look: Look) -> qe.QueryRequest:
-    vector = _sparse(look.vector) if isinstance(look.vector, SparseVector) else look.vector
-    corpus = qe.SearchParams(idf=qe.IdfParams(_filter(look.corpus))) if look.corpus else None
-    return qe.QueryRequest(
-        limit=look.limit,
-        query=qe.Query.Nearest(vector, using=look.using),
-        filter=_filter(look.must, among=look.among),
-        params=corpus,
-        with_payload=look.with_payload,
-    )
-
-
-def _sparse(vector: SparseVector) -> qe.SparseVector:
-    return qe.SparseVector(list(vector.indices), list(vector.values))
-
-
-def _filter(
-    must: Conditions, *, among: frozenset[str] | None = None, but_not: tuple[str, str] | None = None
-) -> qe.Filter:
-    conditions: list[qe.ConditionType] = [
-        qe.FieldCondition(field, match=qe.MatchAny(list(values))) for field, values in must
-    ]
-    if among is not None:
-        conditions.append(qe.HasIdCondition(set(among)))
-    excluded: list[qe.ConditionType] = []
-    if but_not is not None:
-        field, value = but_not
-        excluded.append(qe.FieldCondition(field, match=qe.MatchValue(value)))
-    return qe.Filter(must=conditions, must_not=excluded or None)

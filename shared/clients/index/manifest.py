@@ -10,7 +10,7 @@ from shared.clients.index.lexical import LEXICAL_VERSION
 from shared.clients.index.types import QueryVectors
 from shared.errors import IndexMismatch
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,54 +6,34 @@ import hashlib
 import json
 import uuid
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from shared.contracts import ANY_REGION, PUBLIC_ROLE, Document, Filters, Passage, PassageDraft, Principal
+from shared.clients.index.conditions import Place
+from shared.contracts import Document, Passage, PassageDraft
 
 DENSE: Final = "dense"
 LEXICAL: Final = "lexical"
 
-KEYWORD_FIELDS: Final = ("tenant", "acl", "region", "document_id", "language", "edition")
+KEYWORD_FIELDS: Final = ("tenant", "acl", "region", "document_id", "language", "edition", "state", "standing")
+NUMBER_FIELDS: Final = ("valid_from_s", "valid_to_s", "submitted_at")
 """Payload fields that filters use; the index keeps each of them searchable."""
 
-Conditions: TypeAlias = tuple[tuple[str, tuple[str, ...]], ...]
-"""Field and admitted values; a passage must meet all of them with at least one value each."""
+State: TypeAlias = Literal["staged", "live", "gone"]
+"""Only live passages are found; those of a document that is not whole yet are staged. One that is gone marks where a
+document was removed, so that an older version of it that arrives late is not taken for new."""
+
 
 _NAMESPACE: Final = uuid.UUID("6f1c9f52-6f0e-5d0a-9a3f-2f8a2f3c1c1e")
-_NOT_IN_PASSAGE: Final = frozenset(
-    {"content_hash", "ordinal", "owner", "valid_from", "valid_to", "indexed_at", "edition", "digest"}
-)
+_OF_PASSAGE: Final = frozenset(Passage.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Rights:
-    """What an asker may read, as the search filter states it: the same rule as `Principal.may_read`."""
+class Stored:
+    """How passages are put: by which index version, when their document was read, and whether they are found yet."""
 
-    tenant: str
-    roles: tuple[str, ...]
-    """Holds the public role."""
-    region: str | None
-
-    @classmethod
-    def of(cls, principal: Principal) -> Rights:
-        return cls(principal.tenant, tuple(dict.fromkeys((PUBLIC_ROLE, *principal.roles))), principal.region)
-
-    @property
-    def conditions(self) -> Conditions:
-        regions = (ANY_REGION,) if self.region is None else tuple(dict.fromkeys((ANY_REGION, self.region)))
-        return (("tenant", (self.tenant,)), ("acl", self.roles), ("region", regions))
-
-
-def narrowing(filters: Filters) -> Conditions:
-    """The asker's own filters as conditions; they only ever narrow."""
-    wished = (("document_id", filters.document_ids), ("language", filters.languages))
-    return tuple((field, values) for field, values in wished if values)
-
-
-def of_document(tenant: str, document_id: str, edition: str | None = None) -> Conditions:
-    """The passages of one document of one tenant, of one edition or of all."""
-    every: Conditions = (("tenant", (tenant,)), ("document_id", (document_id,)))
-    return every if edition is None else (*every, ("edition", (edition,)))
+    index_version: str
+    submitted_at: float
+    state: State = "live"
 
 
 def passage_text(document: Document, draft: PassageDraft) -> str:
@@ -67,17 +47,13 @@ def language_of(document: Document, draft: PassageDraft) -> str:
 
 
 def edition_of(document: Document, passage_total: int) -> str:
-    """Names one state of a document: its content, and all that is stored with it (rights, title, validity …).
-
-    So a change of the ACL alone is a new edition, though the content hash stays.
-    """
-    facts = document.model_dump(mode="json", exclude={"collection"})
-    return _digest([facts, passage_total])
+    """Names one state of a document's content. New rights alone are no new edition."""
+    return _digest([document.content_hash, document.title, document.uri, passage_total])
 
 
-def passage_digest(edition: str, draft: PassageDraft) -> str:
-    """Equal digests mean that the index holds exactly this passage."""
-    return _digest([edition, draft.model_dump(mode="json")])
+def passage_digest(document: Document, draft: PassageDraft) -> str:
+    """Equal digests mean that the index holds exactly this passage, its rights and validity apart."""
+    return _digest([document.title, document.uri, language_of(document, draft), draft.model_dump(mode="json")])
 
 
 def passage_id_of(document: Document, ordinal: int) -> str:
@@ -86,9 +62,8 @@ def passage_id_of(document: Document, ordinal: int) -> str:
     return str(uuid.uuid5(_NAMESPACE, name))
 
 
-def payload_of(document: Document, passage_total: int, draft: PassageDraft, *, indexed_at: float) -> dict[str, Any]:
-    """All of a passage that is stored with its vectors; `indexed_at` is in seconds since the epoch."""
-    edition = edition_of(document, passage_total)
+def payload_of(document: Document, passage_total: int, draft: PassageDraft, how: Stored) -> dict[str, Any]:
+    """All of a passage that is stored with its vectors."""
     return {
         "document_id": document.document_id,
         "title": document.title,
@@ -99,23 +74,41 @@ def payload_of(document: Document, passage_total: int, draft: PassageDraft, *, i
         "text": draft.text,
         "language": language_of(document, draft),
         "tenant": document.tenant,
-        "acl": list(document.acl),
-        "region": document.region,
-        "content_hash": document.content_hash,
         "ordinal": draft.ordinal,
-        "owner": document.owner,
-        "valid_from": document.valid_from,
-        "valid_to": document.valid_to,
-        "edition": edition,
-        "digest": passage_digest(edition, draft),
-        "indexed_at": indexed_at,
+        "content_hash": document.content_hash,
+        "edition": edition_of(document, passage_total),
+        "digest": passage_digest(document, draft),
+        "index_version": how.index_version,
+        "state": how.state,
+        **standing_of(document, how.submitted_at),
     }
 
 
-def passage_of(passage_id: str, payload: dict[str, Any]) -> Passage:
+def grave_of(place: Place, submitted_at: float) -> tuple[str, dict[str, Any]]:
+    """Id and payload of the mark that a document was removed."""
+    name = json.dumps([place.tenant, place.document_id], ensure_ascii=False)
+    payload = {"tenant": place.tenant, "document_id": place.document_id, "edition": "", "state": "gone"}
+    return str(uuid.uuid5(_NAMESPACE, name)), {**payload, "submitted_at": submitted_at}
+
+
+def standing_of(document: Document, submitted_at: float) -> dict[str, Any]:
+    """What all passages of a document share and what may change while its content stays: rights, owner, validity."""
+    facts = {
+        "acl": list(document.acl),
+        "region": document.region,
+        "owner": document.owner,
+        "valid_from": document.valid_from,
+        "valid_to": document.valid_to,
+        "valid_from_s": document.valid_from_s,
+        "valid_to_s": document.valid_to_s,
+    }
+    return {**facts, "standing": _digest(facts), "submitted_at": submitted_at}
+
+
+def passage_of(passage_id: str, payload: dict[str, Any], similarity: float | None) -> Passage:
     """The passage of a point, not yet scored."""
-    fields = {name: value for name, value in payload.items() if name not in _NOT_IN_PASSAGE}
-    return Passage.model_validate({"passage_id": passage_id, **fields})
+    fields = {name: value for name, value in payload.items() if name in _OF_PASSAGE}
+    return Passage.model_validate({**fields, "passage_id": passage_id, "similarity": similarity})
 
 
 def _digest(facts: object) -> str:

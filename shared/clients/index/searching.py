@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from shared.clients.index.conditions import AnyOf, Conditions, NoneOf, Rights, narrowing
 from shared.clients.index.lexical import SparseVector
-from shared.clients.index.points import DENSE, LEXICAL, Conditions, Rights, narrowing, passage_of
-from shared.clients.index.types import QueryVectors
-from shared.contracts import Filters, Passage
+from shared.clients.index.points import DENSE, LEXICAL, passage_of
+from shared.clients.index.types import QueryVectors, Ranking
+from shared.contracts import Filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,8 @@ class Look:
     corpus: Conditions = ()
     """The passages among which the rarity of words is counted."""
     with_payload: bool = True
+    baseline: float = 0.0
+    """What to take off each score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,47 +46,97 @@ Run: TypeAlias = Callable[[list[Look]], Awaitable[list[list[Scored]]]]
 
 async def search_by(
     run: Run, queries: Sequence[QueryVectors], rights: Rights, filters: Filters, limit: int, *, has_dense: bool
-) -> list[list[Passage]]:
+) -> list[Ranking]:
     """`PassageIndex.search` on an engine that `run`s batches. `has_dense`: whether the collection has dense vectors."""
-    may_see = (*rights.conditions, *narrowing(filters))
-    asked = [(query, look) for query in queries for look in _looks(query, may_see, rights, limit, has_dense=has_dense)]
-    if not asked:
+    may_see = (*rights.conditions, *narrowing(filters, now=time.time()))
+    arms = [
+        (query, looks)
+        for query in queries
+        for looks in (
+            _dense_looks(query, may_see, filters.languages, limit) if has_dense else [],
+            [Look(LEXICAL, query.lexical, may_see, limit, corpus=rights.conditions)] if query.lexical else [],
+        )
+        if looks
+    ]
+    if not arms:
         return []
-    lists = await run([look for _, look in asked])
-    known = {scored.passage_id: scored.payload or {} for found in lists for scored in found}
-    similarities = await _similarities(run, asked, lists, may_see)
+    replies = iter(await run([look for _, looks in arms for look in looks]))
+    lists = [[(look, next(replies)) for look in looks] for _, looks in arms]
+    payloads = {one.passage_id: one.payload or {} for arm in lists for _, found in arm for one in found}
+    overtaken = _overtaken(payloads)
+    similarities = await _similarities(run, [query for query, _ in arms], lists, may_see, frozenset(payloads))
     passages = {
-        passage_id: passage_of(passage_id, payload).model_copy(update={"similarity": similarities.get(passage_id)})
-        for passage_id, payload in known.items()
+        passage_id: passage_of(passage_id, payload, similarities.get(passage_id))
+        for passage_id, payload in payloads.items()
+        if passage_id not in overtaken
     }
     return [
-        [passages[one.passage_id].model_copy(update={"query": query.query, "score": one.score}) for one in found]
-        for (query, _), found in zip(asked, lists, strict=True)
+        Ranking(
+            "lexical" if arm[0][0].using == LEXICAL else "dense",
+            [
+                passages[one.passage_id].model_copy(update={"query": query.query, "score": one.score})
+                for one in _merged(arm, limit)
+                if one.passage_id in passages
+            ],
+        )
+        for (query, _), arm in zip(arms, lists, strict=True)
     ]
 
 
-def _looks(query: QueryVectors, may_see: Conditions, rights: Rights, limit: int, *, has_dense: bool) -> list[Look]:
-    looks = []
-    if query.dense is not None and has_dense:
-        looks.append(Look(DENSE, query.dense.tolist(), may_see, limit))
-    if query.lexical:
-        looks.append(Look(LEXICAL, query.lexical, may_see, limit, corpus=rights.conditions))
+def _dense_looks(query: QueryVectors, may_see: Conditions, languages: Sequence[str], limit: int) -> list[Look]:
+    """One look a language with a baseline, and one for all other languages, which get the mean baseline."""
+    if query.dense is None:
+        return []
+    vector = query.dense.tolist()
+    if not query.baselines:
+        return [Look(DENSE, vector, may_see, limit)]
+    looks = [
+        Look(DENSE, vector, (*may_see, AnyOf("language", (language,))), limit, baseline=baseline)
+        for language, baseline in query.baselines.items()
+        if not languages or language in languages
+    ]
+    if not languages or not query.baselines.keys() >= set(languages):
+        others = (*may_see, NoneOf("language", tuple(query.baselines)))
+        looks.append(Look(DENSE, vector, others, limit, baseline=statistics.fmean(query.baselines.values())))
     return looks
 
 
+def _merged(arm: Sequence[tuple[Look, Sequence[Scored]]], limit: int) -> list[Scored]:
+    """The best of an arm's looks by what they have beyond their baselines."""
+    found = [Scored(one.passage_id, one.score - look.baseline, one.payload) for look, ones in arm for one in ones]
+    return found if len(arm) == 1 else sorted(found, key=lambda one: (-one.score, one.passage_id))[:limit]
+
+
+def _overtaken(payloads: dict[str, dict[str, Any]]) -> set[str]:
+    """Passages of a version of a document of which a later one was found: it is just being replaced."""
+    latest: dict[str, tuple[float, str]] = {}
+    for payload in payloads.values():
+        version = (payload["submitted_at"], payload["edition"])
+        latest[payload["document_id"]] = max(version, latest.get(payload["document_id"], version))
+    return {
+        passage_id
+        for passage_id, payload in payloads.items()
+        if payload["edition"] != latest[payload["document_id"]][1]
+    }
+
+
 async def _similarities(
-    run: Run, asked: Sequence[tuple[QueryVectors, Look]], lists: list[list[Scored]], may_see: Conditions
+    run: Run,
+    queries: Sequence[QueryVectors],
+    lists: Sequence[Sequence[tuple[Look, Sequence[Scored]]]],
+    may_see: Conditions,
+    everything: frozenset[str],
 ) -> dict[str, float]:
     """Greatest cosine by passage id; the engine computes those that the dense arms did not bring."""
-    everything = frozenset(scored.passage_id for found in lists for scored in found)
     best: dict[str, float] = {}
     missing: list[Look] = []
-    for (query, look), found in zip(asked, lists, strict=True):
-        if look.using == LEXICAL or query.hypothetical:
+    for query, arm in zip(queries, lists, strict=True):
+        if query.hypothetical or arm[0][0].using == LEXICAL:
             continue
-        _keep_best(best, found)
-        if rest := everything - {scored.passage_id for scored in found}:
-            missing.append(Look(DENSE, look.vector, may_see, len(rest), among=rest, with_payload=False))
+        for _, found in arm:
+            _keep_best(best, found)
+        if rest := everything - {one.passage_id for _, found in arm for one in found}:
+            missing.append(Look(DENSE, arm[0][0].vector, may_see, len(rest), among=rest, with_payload=False))
     for found in await run(missing) if missing else []:
         _keep_best(best, found)
     return best

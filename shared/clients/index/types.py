@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from shared.clients.embedder import Vector
+from shared.clients.index.conditions import Condition, Place, Rights
 from shared.clients.index.lexical import SparseVector
-from shared.clients.index.points import Rights
+from shared.clients.index.points import State
 from shared.contracts import Document, Filters, Passage, PassageDraft
 
 
@@ -22,6 +23,17 @@ class QueryVectors:
     dense: Vector | None
     hypothetical: bool = False
     """The vector is that of a made-up answer (HyDE): it finds, but its cosine says nothing about the question."""
+    baselines: Mapping[str, float] = field(default_factory=dict)
+    """Cosine that any text of a language has with this query, by ISO 639-1 code; what a passage has beyond it counts.
+    Empty: all languages are alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What one arm found for one query, best first; each `score` is the arm's own, `query` the index of the query."""
+
+    arm: Literal["dense", "lexical"]
+    passages: Sequence[Passage]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +76,36 @@ class PassageIndex(Protocol):
 
     async def search(
         self, collection: str, queries: Sequence[QueryVectors], rights: Rights, filters: Filters, limit: int
-    ) -> list[list[Passage]]:
-        """Up to `limit` passages a query and arm (dense, lexical), each list best first, all in one batch.
+    ) -> list[Ranking]:
+        """Up to `limit` passages a query and arm, dense before lexical, all in one batch.
 
-        Only passages within `rights` and `filters` take part, and the rarity of words is counted among those the
-        asker may read. `score` is the arm's own: cosine, or BM25 (>= 0). `similarity` is the greatest cosine of the
-        passage with any query that is not hypothetical, in [-1, 1], also for passages that only words have found;
-        None where the collection or the queries have no dense vectors. Raises IndexMismatch as `ensure` does.
+        Only live passages within `rights` and `filters` that hold at the moment take part, and the rarity of words is
+        counted among those the asker may read. While a document is being replaced its later version is found.
+        `score` is the arm's own: cosine above the baseline of the passage's language, or BM25 (>= 0). `similarity` is
+        the greatest cosine of the passage with any query that is not hypothetical, in [-1, 1], also for passages that
+        only words have found; None where the collection or the queries have no dense vectors. Raises IndexMismatch as
+        `ensure` does.
         """
         ...
 
-    async def put(
-        self, collection: str, document: Document, passage_total: int, passages: Sequence[PassageVectors]
-    ) -> None:
-        """Write passages of one edition of a document; they are found, and safe from a crash, when this returns.
+    async def vectors(self, collection: str, passage_ids: Sequence[str]) -> Mapping[str, Vector]:
+        """Dense vectors of length 1 by passage id, of those that have one."""
+        ...
 
-        The same passages again change nothing. The collection must exist (`ensure`).
+    async def put(
+        self,
+        collection: str,
+        document: Document,
+        passage_total: int,
+        passages: Sequence[PassageVectors],
+        *,
+        submitted_at: float,
+        state: State = "live",
+    ) -> None:
+        """Write passages of one edition of a document; they are safe from a crash when this returns.
+
+        Live ones are found from now on, staged ones when they are published. The same passages again change nothing.
+        The collection must exist (`ensure`).
         """
         ...
 
@@ -87,16 +113,24 @@ class PassageIndex(Protocol):
         """Digest (`passage_digest`) by id of those of these passages that the index holds."""
         ...
 
-    async def count(self, collection: str, tenant: str, document_id: str, edition: str | None = None) -> int:
-        """Passages of a document in the index, of one edition or of all."""
+    async def count(self, place: Place, *also: Condition) -> int:
+        """Passages of a document in the index that meet these conditions, too."""
         ...
 
-    async def retire_others(self, collection: str, tenant: str, document_id: str, edition: str) -> int:
-        """Remove every passage of the document that is not of this edition; answers how many."""
+    async def publish(self, place: Place, edition: str, document: Document, *, submitted_at: float) -> None:
+        """Make all passages of this edition live, with the document's rights and validity, in one step."""
         ...
 
-    async def delete_document(self, collection: str, tenant: str, document_id: str) -> int:
-        """Remove a document of this tenant; answers how many passages went."""
+    async def delete(self, place: Place, *also: Condition) -> int:
+        """Remove the passages of a document that meet these conditions, too; answers how many."""
+        ...
+
+    async def bury(self, place: Place, *, submitted_at: float) -> None:
+        """Mark that the document was removed at this moment. The mark counts as a passage of an edition of its own."""
+        ...
+
+    async def documents(self, collection: str, tenant: str) -> list[str]:
+        """Ids of the tenant's documents, in order."""
         ...
 
     async def info(self, collection: str) -> CollectionInfo | None:
