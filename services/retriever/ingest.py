@@ -53,8 +53,10 @@ async def ingest(msg: Ingest, *, index: PassageIndex, embedder: Embedder | None,
 
 async def _put(msg: Ingest, index: PassageIndex, embedder: Embedder | None, place: Place) -> Ingested:
     document, edition = msg.document, edition_of(msg.document, msg.passage_total)
-    other = NoneOf("edition", (edition,))
-    if await index.count(place, other, Above("submitted_at", msg.submitted_at)):
+    this, other = AnyOf("edition", (edition,)), NoneOf("edition", (edition,))
+    later = Above("submitted_at", msg.submitted_at)
+    # Of this edition, too: what is live of it later may have other rights.
+    if await index.count(place, other, later) or await index.count(place, this, _LIVE, later):
         return Ingested(document_id=document.document_id, status="outdated")
     ids = {passage_id_of(document, draft.ordinal): draft for draft in msg.passages}
     known = await index.digests(place.collection, list(ids))
@@ -72,7 +74,7 @@ async def _put(msg: Ingest, index: PassageIndex, embedder: Embedder | None, plac
             submitted_at=msg.submitted_at,
             state="live" if whole_at_once else "staged",
         )
-    if await index.count(place, AnyOf("edition", (edition,))) < msg.passage_total:
+    if await index.count(place, this) < msg.passage_total:
         return Ingested(document_id=document.document_id, status="part", passages=len(msg.passages))
     changed = whole_at_once or await _publish(msg, index, place, edition)
     retired = await index.delete(place, other, NOT_GONE, Within("submitted_at", at_most=msg.submitted_at))

@@ -170,6 +170,14 @@ async def test_a_removal_is_forgotten_after_a_day(desk: Desk) -> None:
     assert await desk.index.count(Place("docs", "public"), GONE) == 2
 
 
+async def test_rights_that_were_tightened_later_are_not_loosened_by_a_late_message(desk: Desk) -> None:
+    public = parts(document(), "tent 1", "tent 2", size=1, submitted_at=1.0)
+    closed = parts(document(acl=("hr",)), "tent 1", "tent 2", size=1, submitted_at=2.0)
+    await desk.statuses([*public, *closed])
+    assert await desk.statuses(public) == ["outdated", "outdated"]
+    assert (await desk.texts(), await desk.texts(roles=("hr",))) == ([], ["tent 1", "tent 2"])
+
+
 async def test_a_version_seen_again_is_as_late_as_that(desk: Desk) -> None:
     first, again = (parts(document(), "tent", submitted_at=moment) for moment in (10.0, 30.0))
     between = parts(document(content_hash="v2"), "tent between", submitted_at=20.0)
