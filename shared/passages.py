@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
 from shared.job import ANY_REGION, PUBLIC_ROLE, PUBLIC_TENANT, Contract, Name, Origin, Relevance, Role, Score
 
 
@@ -29,6 +33,14 @@ class Passage(Contract):
     """Fused retrieval score, comparable within one search only."""
     similarity: float | None = None
     """Cosine of question and passage in [-1, 1], where the search had vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What one arm of a search found for one query, best first; each `score` is the arm's own."""
+
+    arm: Literal["dense", "lexical"]
+    passages: Sequence[Passage]
 
 
 class WebPage(Contract):

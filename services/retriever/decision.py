@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from services.retriever.fusion import Fusion, fuse, raise_neighbours
-from shared.clients.index import Ranking
 from shared.contracts import Header, Passage, Retrieve, Route, TrailPassage, TrailStep
 from shared.language import fold
+from shared.passages import Ranking
 
 EMBEDDER_DOWN: Final = "embedder unavailable: lexical search only"
 NO_EMBEDDER: Final = "no embedder: lexical search only"

@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
-from shared.clients.index import Ranking
 from shared.contracts import Passage
+from shared.passages import Ranking
 
 Fusion: TypeAlias = Literal["zscore", "dbsf", "rrf"]
 

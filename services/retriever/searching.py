@@ -11,11 +11,12 @@ import numpy as np
 
 from services.retriever.decision import EMBEDDER_DOWN, NO_EMBEDDER, RERANKER_DOWN, RetrievalPolicy, reranked
 from shared.clients.embedder import Embedder, Vector
-from shared.clients.index import PassageIndex, QueryVectors, Ranking, Rights, encode_query
+from shared.clients.index import PassageIndex, QueryVectors, Rights, encode_query
 from shared.clients.languages import LanguageMeans, baselines
 from shared.clients.rerank import Reranker
 from shared.contracts import Passage, Retrieve
 from shared.errors import EmbedderUnavailable, InvalidModelReply, RerankerUnavailable
+from shared.passages import Ranking
 
 _NEIGHBOURS: Final = 20
 """Of each of the best passages. Half as many lose what feedback gains, twice as many add nothing (ADR 0008)."""

@@ -13,8 +13,8 @@ from services.retriever.decision import RetrievalPolicy, choose, fold_duplicates
 from services.retriever.fusion import RRF_K, Fused, Fusion, raise_neighbours
 from services.retriever.fusion import fuse as fused_by
 from services.retriever.settings import RetrieverSettings
-from shared.clients.index import Ranking
 from shared.contracts import Header, Passage, Principal
+from shared.passages import Ranking
 
 CANDIDATES = 5
 

@@ -21,7 +21,7 @@ from shared.clients.index.points import (
     passage_text,
     standing_of,
 )
-from shared.clients.index.types import CollectionInfo, PassageIndex, PassageVectors, QueryVectors, Ranking
+from shared.clients.index.types import CollectionInfo, PassageIndex, PassageVectors, QueryVectors
 from shared.settings import IndexSettings
 
 __all__ = [
@@ -36,7 +36,6 @@ __all__ = [
     "PassageVectors",
     "Place",
     "QueryVectors",
-    "Ranking",
     "Rights",
     "SparseVector",
     "Within",

@@ -34,9 +34,10 @@ from shared.clients.index.manifest import Manifest, check_put, check_search, rea
 from shared.clients.index.owner import own
 from shared.clients.index.points import DENSE, KEYWORD_FIELDS, NUMBER_FIELDS, State, Stored, grave_of, standing_of
 from shared.clients.index.searching import Look, Scored, search_by
-from shared.clients.index.types import CollectionInfo, PassageVectors, QueryVectors, Ranking
+from shared.clients.index.types import CollectionInfo, PassageVectors, QueryVectors
 from shared.contracts import Document, Filters
 from shared.errors import VectorStoreUnavailable
+from shared.passages import Ranking
 
 _T = TypeVar("_T")
 

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 from shared.clients.index.conditions import AnyOf, Conditions, NoneOf, Rights, narrowing
 from shared.clients.index.lexical import SparseVector
 from shared.clients.index.points import DENSE, LEXICAL, passage_of
-from shared.clients.index.types import QueryVectors, Ranking
+from shared.clients.index.types import QueryVectors
 from shared.contracts import Filters
+from shared.passages import Ranking
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,10 @@ from shared.clients.index.points import DENSE, State, Stored, grave_of, standing
 from shared.clients.index.searching import Look, Scored, search_by
 from shared.clients.index.server_collections import METADATA, PAYLOAD_INDEXES, Storage, config_of
 from shared.clients.index.server_requests import filter_of, point_of, request_of
-from shared.clients.index.types import CollectionInfo, PassageVectors, QueryVectors, Ranking
+from shared.clients.index.types import CollectionInfo, PassageVectors, QueryVectors
 from shared.contracts import Document, Filters
 from shared.errors import Misconfigured, VectorStoreUnavailable
+from shared.passages import Ranking
 from shared.settings import IndexSettings
 
 _TIMEOUT_S: Final = 10

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Protocol
 
 from shared.clients.embedder import Vector
 from shared.clients.index.conditions import Condition, Place, Rights
 from shared.clients.index.lexical import SparseVector
 from shared.clients.index.points import State
-from shared.contracts import Document, Filters, Passage, PassageDraft
+from shared.contracts import Document, Filters, PassageDraft
+from shared.passages import Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +27,6 @@ class QueryVectors:
     baselines: Mapping[str, float] = field(default_factory=dict)
     """Cosine that any text of a language has with this query, by ISO 639-1 code; what a passage has beyond it counts.
     Empty: all languages are alike."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """What one arm found for one query, best first; each `score` is the arm's own, `query` the index of the query."""
-
-    arm: Literal["dense", "lexical"]
-    passages: Sequence[Passage]
 
 
 @dataclass(frozen=True, slots=True)
