@@ -5,13 +5,16 @@
     incorrect   nothing was found, or every passage is below `lower`  drop them and search the web
 
 An ungraded passage is never counted as irrelevant, and never makes a retrieval correct.
+
+That is the paper's rule (Yan et al. 2024, arXiv 2401.15884). The counting rule looks only at how many there are: enough
+relevant ones answer alone; else relevant and partial ones together, if they are enough; else the web is searched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from services.grader.strips import refine
 from shared.contracts import (
@@ -29,14 +32,19 @@ from shared.contracts import (
     Verdict,
 )
 
+Rule: TypeAlias = Literal["paper", "counting"]
+
 
 @dataclass(frozen=True, slots=True)
 class GradingPolicy:
-    """Thresholds of the decision: scores in [0, 1], `lower` <= `upper`."""
+    """Rule and thresholds of the decision: scores in [0, 1], `lower` <= `upper`."""
+
+    rule: Rule = "paper"
 
     upper: float = 0.7
     lower: float = 0.3
     min_correct: int = 1
+    """Passages that are enough."""
     max_evidence: int = 20
 
 
@@ -46,6 +54,10 @@ class Decision:
 
     verdict: Verdict
     reason: str
+    enough: bool
+    """Whether to answer from what there is; else the web is searched, where it may be."""
+    least: float = 0.0
+    """Score that a graded passage must have to be kept."""
 
 
 class Graded(Protocol):
@@ -65,15 +77,19 @@ def decide(grades: Sequence[PassageGrade], policy: GradingPolicy) -> Decision:
     ungraded = len(grades) - len(scores)
     good = sum(score >= policy.upper for score in scores)
     if not grades:
-        return Decision("incorrect", "nothing was found")
+        return Decision("incorrect", "nothing was found", enough=False)
     if not scores:
-        return Decision("ambiguous", f"none of {len(grades)} passages could be graded")
+        return Decision("ambiguous", f"none of {len(grades)} passages could be graded", enough=False)
     if good >= policy.min_correct:
-        return Decision("correct", f"{good} of {len(grades)} passages score at least {policy.upper:g}")
+        reason = f"{good} of {len(grades)} passages score at least {policy.upper:g}"
+        return Decision("correct", reason, enough=True, least=policy.upper if policy.rule == "counting" else 0.0)
     if max(scores) < policy.lower and not ungraded:
-        return Decision("incorrect", f"all of {len(grades)} passages score below {policy.lower:g}")
+        return Decision("incorrect", f"all of {len(grades)} passages score below {policy.lower:g}", enough=False)
+    fair = sum(score >= policy.lower for score in scores)
+    if policy.rule == "counting" and fair >= policy.min_correct:
+        return Decision("ambiguous", f"{fair} of {len(grades)} passages score at least {policy.lower:g}", enough=True)
     short = f"{good} of {len(grades)} passages score at least {policy.upper:g}, the best {max(scores):.2f}"
-    return Decision("ambiguous", f"{short}; {ungraded} ungraded" if ungraded else short)
+    return Decision("ambiguous", f"{short}; {ungraded} ungraded" if ungraded else short, enough=False)
 
 
 def relevance_of(score: float, policy: GradingPolicy) -> Relevance:
@@ -114,12 +130,12 @@ def route(msg: Grade, graded: Graded, policy: GradingPolicy) -> Generate | Searc
     """
     grades = tuple(_with_relevance(grade, policy) for grade in graded.grades)
     decision = decide([*(each.grade for each in msg.evidence), *grades], policy)
-    kept = () if decision.verdict == "incorrect" else _kept(msg, grades, policy)
-    evidence = merged((*msg.evidence, *kept), policy.max_evidence)
+    kept = () if decision.verdict == "incorrect" else _kept(msg, grades)
+    evidence = merged(_at_least(decision.least, (*msg.evidence, *kept)), policy.max_evidence)
     header = msg.header.model_copy(update={"trail": annotated(msg, grades, decision)}).updated(
         usage=graded.usage, degraded=graded.degraded
     )
-    if decision.verdict == "correct" or msg.searched_web or msg.asked.web == "off":
+    if decision.enough or msg.searched_web or msg.asked.web == "off":
         return Generate(header=header, asked=msg.asked, route=msg.route, verdict=decision.verdict, evidence=evidence)
     return SearchWeb(
         header=header,
@@ -135,13 +151,18 @@ def _with_relevance(grade: PassageGrade, policy: GradingPolicy) -> PassageGrade:
     return grade.model_copy(update={"relevance": None if grade.score is None else relevance_of(grade.score, policy)})
 
 
-def _kept(msg: Grade, grades: Sequence[PassageGrade], policy: GradingPolicy) -> tuple[Evidence, ...]:
+def _kept(msg: Grade, grades: Sequence[PassageGrade]) -> tuple[Evidence, ...]:
     """Every passage but the irrelevant, refined. An answer may need the partial ones beside the relevant."""
     return tuple(
         Evidence(passage=passage, grade=grade, strips=refine(judged_question(msg), msg.header.language, passage))
         for passage, grade in zip(msg.passages, grades, strict=True)
         if grade.relevance != "irrelevant"
     )
+
+
+def _at_least(score: float, evidence: Sequence[Evidence]) -> list[Evidence]:
+    """The evidence of this grade or better; of none where any will do, not even a grade."""
+    return [each for each in evidence if not score or (each.grade.score or 0.0) >= score]
 
 
 def merged(evidence: Sequence[Evidence], limit: int) -> tuple[Evidence, ...]:

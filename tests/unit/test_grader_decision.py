@@ -103,6 +103,29 @@ def test_verdict(scores: list[float | None], verdict: str) -> None:
     assert decide(grades(*scores), POLICY).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("scores", "verdict", "kept", "goes_to"),
+    [
+        ([], "incorrect", [], SearchWeb),
+        ([0.9, 0.8, 0.5, 0.1], "correct", [0.9, 0.8], Generate),  # two high ones: those alone
+        ([0.9, 0.5, 0.4, 0.1], "ambiguous", [0.9, 0.5, 0.4], Generate),  # else high and medium, by score
+        ([0.4, 0.5, 0.1], "ambiguous", [0.5, 0.4], Generate),
+        ([0.9, 0.1, 0.1], "ambiguous", [0.9], SearchWeb),  # one is not enough: search on
+        ([0.2, 0.1], "incorrect", [], SearchWeb),
+        ([UNGRADED, 0.9], "ambiguous", [0.9, UNGRADED], SearchWeb),  # ungraded ones don't count
+        ([UNGRADED, 0.9, 0.8], "correct", [0.9, 0.8], Generate),
+        ([UNGRADED, UNGRADED], "ambiguous", [UNGRADED, UNGRADED], SearchWeb),
+    ],
+)
+def test_the_counting_rule(
+    scores: list[float | None], verdict: str, kept: list[float | None], goes_to: type[Generate | SearchWeb]
+) -> None:
+    counting = GradingPolicy(rule="counting", min_correct=2)
+    sent = route(command(*(f"p{n}" for n in range(len(scores)))), Graded(grades(*scores)), counting)
+    assert isinstance(sent, goes_to)
+    assert (sent.verdict, [each.grade.score for each in sent.evidence]) == (verdict, kept)
+
+
 def test_more_than_one_good_passage_may_be_asked_for() -> None:
     two = GradingPolicy(min_correct=2)
     assert decide(grades(0.9, UNGRADED, 0.1), two).verdict == "ambiguous"
