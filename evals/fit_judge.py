@@ -8,6 +8,7 @@ it. Question vectors are made once, 25 ms each, and kept in the temporary direct
 from __future__ import annotations
 
 import argparse
+import asyncio
 import csv
 import gzip
 import hashlib
@@ -16,6 +17,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,8 +27,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import brier_score_loss, roc_auc_score
 from sklearn.model_selection import GroupKFold
 
+from shared.clients.embedded_e5 import EmbeddedE5
 from shared.clients.judge import embedded
 from shared.clients.judge.features import AskedWords, Features, features_of
+from shared.clients.languages import LanguageMeans, baselines
 from shared.contracts import Passage
 
 SETS: Final = ("a_singlehop", "b_multihop", "d_fr_ru")
@@ -34,7 +38,7 @@ EMBEDDER: Final = "multilingual-e5-small"
 FEATURES: Final = {
     # Not coverage: beside similarity its weight turns negative, and a judge that dislikes shared words is a trap.
     "same_language": ("similarity", "best_sentence", "pairs"),
-    "cross_language": ("similarity",),
+    "cross_language": ("above",),
     "words_alone": ("coverage", "best_sentence", "pairs", "names", "title"),
 }
 RELEVANT_WEIGHT: Final = 1.65
@@ -127,6 +131,12 @@ def _question_vectors(name: str, queries: Mapping[str, Mapping[str, Any]]) -> di
     return dict(zip(queries, vectors, strict=True))
 
 
+@lru_cache(maxsize=1)
+def _language_means() -> Mapping[str, npt.NDArray[np.float32]]:
+    """As the retriever measures them."""
+    return asyncio.run(LanguageMeans(EmbeddedE5(processes=1)).get())
+
+
 def examples_of(one: Set) -> Iterator[Example]:
     """The judged pairs, and foreign neighbours: the nearest passages in another language, none of which helps."""
     asked = {query_id: AskedWords.of(each["question"], each["lang"]) for query_id, each in one.queries.items()}
@@ -144,7 +154,9 @@ def examples_of(one: Set) -> Iterator[Example]:
 
 def _example(one: Set, asked: AskedWords, query_id: str, passage_id: str, label: int) -> Example:
     similarity = float(one.vectors[one.rows[passage_id]] @ one.questions[query_id])
-    passage = one.passages[passage_id].model_copy(update={"similarity": similarity})
+    passage = one.passages[passage_id]
+    baseline = baselines(one.questions[query_id], _language_means())[passage.language]
+    passage = passage.model_copy(update={"similarity": similarity, "baseline": baseline})
     group = f"{one.name}/{one.queries[query_id]['group']}"
     return Example(one.name, query_id, passage_id, features_of(asked, passage), label, group)
 

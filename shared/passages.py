@@ -33,6 +33,8 @@ class Passage(Contract):
     """Fused retrieval score, comparable within one search only."""
     similarity: float | None = None
     """Cosine of question and passage in [-1, 1], where the search had vectors."""
+    baseline: float | None = None
+    """Cosine that any text in the passage's language has with the question, where languages were measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import numpy as np
 from services.retriever.decision import EMBEDDER_DOWN, NO_EMBEDDER, RERANKER_DOWN, RetrievalPolicy, reranked
 from shared.clients.embedder import Embedder, Vector
 from shared.clients.index import PassageIndex, QueryVectors, Rights, encode_query
-from shared.clients.languages import LanguageMeans, baselines
+from shared.clients.languages import LanguageMeans, baseline_of, baselines
 from shared.clients.rerank import Reranker
 from shared.contracts import Passage, Retrieve
 from shared.errors import EmbedderUnavailable, InvalidModelReply, RerankerUnavailable
@@ -79,14 +79,20 @@ class Scope:
         return [_not_its_own(seed, ranking) for (seed, _), ranking in zip(seeds, rankings, strict=True)]
 
     async def compared(self, passages: Sequence[Passage], queries: Sequence[QueryVectors]) -> tuple[Passage, ...]:
-        """The passages, those that only neighbours have found with their similarity to the questions, too."""
+        """The passages with their baselines, and all with their similarity to the questions: those, too, that only
+        neighbours have found.
+        """
         asked = [query.dense for query in queries if query.dense is not None and not query.hypothetical]
         unknown = [passage.passage_id for passage in passages if passage.similarity is None]
         vectors = await self.index.vectors(self.collection, unknown) if asked and unknown else {}
+        similarities = {name: _greatest_cosine(vector, asked) for name, vector in vectors.items()}
         return tuple(
-            passage.model_copy(update={"similarity": _greatest_cosine(vectors[passage.passage_id], asked)})
-            if passage.passage_id in vectors
-            else passage
+            passage.model_copy(
+                update={
+                    "similarity": similarities.get(passage.passage_id, passage.similarity),
+                    "baseline": baseline_of(passage.language, queries[passage.query].baselines),
+                }
+            )
             for passage in passages
         )
 

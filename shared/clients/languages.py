@@ -10,6 +10,7 @@ arXiv 2004.05160.) Within one language nothing changes. The sentences are ours.
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections.abc import Mapping
 from typing import Final
 
@@ -106,6 +107,13 @@ class LanguageMeans:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
         means = vectors.reshape(len(SENTENCES), -1, vectors.shape[1]).mean(axis=1)
         return dict(zip(SENTENCES, means, strict=True))
+
+
+def baseline_of(language: str, baselines: Mapping[str, float]) -> float | None:
+    """That of the language, or the mean of all for one that was not measured; None where none was."""
+    if not baselines:
+        return None
+    return baselines.get(language, statistics.fmean(baselines.values()))
 
 
 def baselines(question: Vector, means: Mapping[str, Vector]) -> dict[str, float]:

@@ -14,6 +14,7 @@ import pytest
 from services.grader import prompts
 from shared.clients.judge import Grading, Judge, open_judge
 from shared.clients.judge.embedded import EmbeddedJudge, shipped
+from shared.clients.languages import SENTENCES
 from shared.contracts import Passage
 from shared.errors import EmbedderUnavailable
 from shared.settings import JudgeSettings, LlmSettings
@@ -206,7 +207,8 @@ async def test_passages_of_the_web_are_embedded_first() -> None:
     embedder = TwoWays()
     bare = GOOD.model_copy(update={"similarity": None})
     grading = await grade(EmbeddedJudge(embedder), [bare, POOR])
-    assert embedder.asked == ["Returns\nUnused tents can be returned within 45 days."]
+    assert embedder.asked[0] == "Returns\nUnused tents can be returned within 45 days."
+    assert set(embedder.asked[1:]) == {text for texts in SENTENCES.values() for text in texts}  # what languages share
     assert "similarity 1.00" in grading.grades[0].reason
 
 
@@ -224,11 +226,16 @@ async def test_cosines_of_an_unknown_embedder_are_not_read_by_this_fit() -> None
 
 async def test_across_languages_only_vectors_count_and_without_them_nothing_does() -> None:
     foreign = passage(text="Неиспользованную палатку можно вернуть в течение 45 дней.", language="ru", title="Возврат")
-    ungraded, near, far = (
-        await grade(EmbeddedJudge(None), [foreign.model_copy(update={"similarity": s}) for s in (None, 0.85, 0.70)])
+    known = [(None, None), (0.85, None), (0.85, 0.78), (0.70, 0.78)]
+    bare, unmeasured, near, far = (
+        await grade(
+            EmbeddedJudge(None),
+            [foreign.model_copy(update={"similarity": cosine, "baseline": shared}) for cosine, shared in known],
+        )
     ).grades
-    assert ungraded.score is None
-    assert "another language" in ungraded.reason
+    for ungraded in (bare, unmeasured):
+        assert ungraded.score is None
+        assert "another language" in ungraded.reason
     assert (near.score or 0) > 0.5
     assert (far.score or 1) < 0.3
 

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from services.retriever.decision import EMBEDDER_DOWN, NO_EMBEDDER, NO_VECTORS, RERANKER_DOWN, RetrievalPolicy
 from services.retriever.handler import retrieve
 from shared.clients.index.edge import EdgeIndex
+from shared.clients.languages import LanguageMeans, baselines
 from shared.contracts import Evidence, Filters, Header, PassageGrade, Principal, Question, Retrieve
 from shared.errors import EmbedderUnavailable, IndexMismatch, InvalidModelReply, RerankerUnavailable
-from tests.clients.test_index_support import BagOfWords, directory, document, put
+from tests.clients.test_index_support import BagOfWords, directory, document, put, vector_of
 from tests.unit.test_retriever import passage
 
 POLICY = RetrievalPolicy("docs")
@@ -257,3 +258,17 @@ async def test_nothing_forbidden_leaves_the_retriever(
         carried = grade.model_dump_json(exclude={"asked", "queries"})
         said = {word for words in msg.queries for word in words.split()}
         assert not [secret for secret in forbidden - said if f'{secret}"' in carried]
+
+
+async def test_passages_carry_the_baseline_of_their_language_for_the_judge(index: EdgeIndex) -> None:
+    await put(index, "docs", document("ru", language="ru"), "tent one")
+    await put(index, "docs", document("de", language="de"), "tent two")
+    languages = LanguageMeans(BagOfWords())
+    arguments = {"index": index, "embedder": BagOfWords(), "policy": POLICY}
+    grade = await retrieve(command("tent"), **arguments, languages=languages)  # type: ignore[arg-type]
+    shared = baselines(vector_of("tent"), await languages.get())
+    assert {one.document_id: one.baseline for one in grade.passages} == pytest.approx(
+        {"ru": shared["ru"], "de": sum(shared.values()) / 3}
+    )
+    plain = await retrieve(command("tent"), **arguments)  # type: ignore[arg-type]
+    assert [one.baseline for one in plain.passages] == [None, None]

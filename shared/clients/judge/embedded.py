@@ -3,7 +3,7 @@
 No model is called, so grading ten passages takes milliseconds. Three small models, each for what is known:
 
     same_language    vectors and words: question and passage share a language
-    cross_language   vectors alone, fitted to lean to "ambiguous": words in common mean nothing here
+    cross_language   vectors alone, above what any text of the language has: words in common mean nothing here
     words_alone      no vectors, or vectors of another embedder than the one the fit saw
 
 A passage in another language than the question, without usable vectors, can't be judged and stays ungraded.
@@ -26,6 +26,7 @@ import numpy as np
 from shared.clients.judge.features import AskedWords, Features, embedded_text, features_of
 from shared.clients.judge.protocol import STAGE, Grading
 from shared.clients.judge.replies import ungraded
+from shared.clients.languages import LanguageMeans, baseline_of, baselines
 from shared.contracts import Passage, PassageGrade, StageUsage
 from shared.errors import CairnError
 
@@ -82,6 +83,7 @@ class EmbeddedJudge:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._embedder = embedder
+        self._languages = LanguageMeans(embedder) if embedder is not None else None
         self._coefficients = coefficients or shipped()
         self._clock = clock
         self._vectors_count = embedder is None or embedder.fingerprint.startswith(self._coefficients.embedder)
@@ -115,10 +117,10 @@ class EmbeddedJudge:
         """The grade of one passage by what is known of it."""
         has_vector = features.similarity is not None and self._vectors_count
         if not features.same_language:
-            if not has_vector:
+            if not has_vector or features.above is None:
                 return ungraded("in another language than the question, and there are no vectors to compare")
             score = self._coefficients.models["cross_language"].probability(features)
-            return PassageGrade(score=score, reason=f"other language, similarity {features.similarity:.2f}")
+            return PassageGrade(score=score, reason=f"other language, similarity {features.above:.2f} above any text")
         score = self._coefficients.models["same_language" if has_vector else "words_alone"].probability(features)
         known = [f"similarity {features.similarity:.2f}"] if has_vector else []
         return PassageGrade(score=score, reason=", ".join([*known, f"{features.coverage:.0%} of the question's words"]))
@@ -136,14 +138,16 @@ class EmbeddedJudge:
                     self._embedder.embed_questions([question]),
                     self._embedder.embed_passages([embedded_text(passages[n]) for n in missing]),
                 )
+                shared = baselines(asked[0], await self._languages.get()) if self._languages is not None else {}
         except (CairnError, TimeoutError):
             return passages, ("embedder unavailable: judged by words alone",)
-        found, asked = np.asarray(found), np.asarray(asked)
         cosines = found @ asked[0] / (np.linalg.norm(found, axis=1) * np.linalg.norm(asked[0]) + 1e-12)
         known = dict(zip(missing, (float(cosine) for cosine in cosines), strict=True))
         return (
             [
-                passage.model_copy(update={"similarity": known[n]}) if n in known else passage
+                passage.model_copy(update={"similarity": known[n], "baseline": baseline_of(passage.language, shared)})
+                if n in known
+                else passage
                 for n, passage in enumerate(passages)
             ],
             (),

@@ -40,10 +40,13 @@ class AskedWords:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """All in [0, 1], but similarity, a cosine; None where there are no vectors."""
+    """All in [0, 1], but similarity, a cosine, and above, what it has beyond any text in the passage's language; None
+    where there are no vectors.
+    """
 
     same_language: bool
     similarity: float | None
+    above: float | None
     coverage: float
     """Of the question's words by title, section and text together."""
     best_sentence: float
@@ -67,6 +70,7 @@ def features_of(asked: AskedWords, passage: Passage) -> Features:
     return Features(
         same_language=language == asked.language or covered >= _SAME_WORDS,
         similarity=passage.similarity,
+        above=None if passage.similarity is None or passage.baseline is None else passage.similarity - passage.baseline,
         coverage=covered,
         best_sentence=max(
             (
