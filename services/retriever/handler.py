@@ -31,8 +31,9 @@ async def retrieve(
         queries, degraded = await encode(msg, embedder, languages)
         scope = Scope(index, msg, policy)
         rankings = await scope.search(queries, policy.candidates)
-        best = choose(rankings, policy, header=msg.header, top_k=policy.seeds)
-        means = await languages.get() if languages is not None else {}
+        # Without an embedder, nothing more is asked of it or of what it made.
+        best = choose(rankings, policy, header=msg.header, top_k=0 if degraded else policy.seeds)
+        means = await languages.get() if languages is not None and best else {}
         neighbours = await scope.neighbours(best, means) if best else []
         limit = wanted if reranker is None else max(wanted, policy.rerank_candidates)
         passages = choose(rankings, policy, header=msg.header, top_k=limit, neighbours=neighbours)

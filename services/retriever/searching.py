@@ -66,7 +66,7 @@ class Scope:
         return await self.index.search(self.collection, queries, rights, self.msg.asked.filters, limit)
 
     async def neighbours(self, passages: Sequence[Passage], means: Mapping[str, Vector]) -> list[Ranking]:
-        """For each passage that has a vector, what lies near it; not itself, which says nothing."""
+        """For each passage that has a vector, what lies near it."""
         vectors = await self.index.vectors(self.collection, [passage.passage_id for passage in passages])
         seeds = [(passage, vectors[passage.passage_id]) for passage in passages if passage.passage_id in vectors]
         rankings = await self.search(

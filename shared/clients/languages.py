@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import statistics
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -83,30 +84,40 @@ SENTENCES: Final[Mapping[str, tuple[str, ...]]] = {
 class LanguageMeans:
     """The mean passage vector of each language, measured by the embedder in use at the first need."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, *, patience_s: float = 5.0, again_s: float = 30.0) -> None:
+        """A caller waits at most `patience_s`; a failed measurement is tried again after `again_s`."""
         self._embedder = embedder
-        self._means: Mapping[str, Vector] | None = None
-        self._measuring = asyncio.Lock()
+        self._patience_s, self._again_s = patience_s, again_s
+        self._again_at = 0.0
+        self._means: Mapping[str, Vector] = {}
+        self._measuring: asyncio.Task[None] | None = None
 
     async def get(self) -> Mapping[str, Vector]:
-        """Mean of unit vectors by ISO 639-1 code; empty, with a warning, while the embedder can't measure it."""
-        async with self._measuring:
-            if self._means is None:
-                try:
-                    self._means = await self._measure()
-                except CairnError as error:
-                    _log.warning(
-                        "languages not measured: passages in the question's language go first", error=str(error)
-                    )
-                    return {}
+        """Mean of unit vectors by ISO 639-1 code; empty while they can't be had: then languages are not evened out.
+
+        One measurement serves all callers, and goes on when they have lost patience: passages that are just being
+        ingested, or an endpoint that hangs, must not cost a question its deadline.
+        """
+        if not self._means and self._measuring is None and time.monotonic() >= self._again_at:
+            self._measuring = asyncio.create_task(self._measure())
+        if (task := self._measuring) is not None:
+            await asyncio.wait({task}, timeout=self._patience_s)
+            if task.done():
+                self._measuring = None if self._measuring is task else self._measuring
+                task.result()
         return self._means
 
-    async def _measure(self) -> Mapping[str, Vector]:
+    async def _measure(self) -> None:
         texts = [text for sentences in SENTENCES.values() for text in sentences]
-        vectors = await self._embedder.embed_passages(texts)
+        try:
+            vectors = await self._embedder.embed_passages(texts)
+        except CairnError as error:
+            _log.warning("languages not measured: passages in the question's language go first", error=str(error))
+            self._again_at = time.monotonic() + self._again_s
+            return
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
         means = vectors.reshape(len(SENTENCES), -1, vectors.shape[1]).mean(axis=1)
-        return dict(zip(SENTENCES, means, strict=True))
+        self._means = dict(zip(SENTENCES, means, strict=True))
 
 
 def baseline_of(language: str, baselines: Mapping[str, float]) -> float | None:

@@ -50,9 +50,11 @@ class BagOfWords:
 
     def __init__(self) -> None:
         self.embedded: list[str] = []
+        self.asked = 0
         self.failure: Exception | None = None
 
     async def embed_questions(self, texts: Sequence[str]) -> Vectors:
+        self.asked += 1
         if self.failure is not None:
             raise self.failure
         self.embedded += texts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from shared.clients.embedder import Vectors
 from shared.clients.languages import SENTENCES, LanguageMeans, baselines
 from shared.errors import EmbedderUnavailable
 from shared.language import detect_language
+from tests.support.wait import wait_until
 
 
 class ByLanguage:
@@ -22,9 +24,12 @@ class ByLanguage:
     def __init__(self) -> None:
         self.calls = 0
         self.failure: Exception | None = None
+        self.held: asyncio.Event | None = None
 
     async def embed_passages(self, texts: Sequence[str]) -> Vectors:
         self.calls += 1
+        if self.held is not None:
+            await self.held.wait()
         if self.failure is not None:
             raise self.failure
         places = ["en", "fr", "ru"]
@@ -60,10 +65,21 @@ async def test_means_are_measured_once_and_of_unit_vectors() -> None:
 async def test_a_failing_embedder_leaves_them_for_the_next_time() -> None:
     embedder = ByLanguage()
     embedder.failure = EmbedderUnavailable("down")
-    means = LanguageMeans(embedder)
-    assert await means.get() == {}
+    means, waiting = LanguageMeans(embedder, again_s=0.0), LanguageMeans(embedder)
+    assert await means.get() == await waiting.get() == {}
     embedder.failure = None
     assert set(await means.get()) == {"en", "fr", "ru"}
+    assert (await waiting.get(), embedder.calls) == ({}, 3)  # not asked again by every question
+
+
+async def test_an_embedder_that_hangs_costs_no_question_its_time_and_is_asked_once() -> None:
+    embedder = ByLanguage()
+    embedder.held = asyncio.Event()
+    means = LanguageMeans(embedder, patience_s=0.01)
+    assert [await means.get(), *await asyncio.gather(means.get(), means.get())] == [{}, {}, {}]
+    embedder.held.set()
+    await wait_until(means.get)
+    assert (set(await means.get()), embedder.calls) == ({"en", "fr", "ru"}, 1)
 
 
 def test_a_baseline_is_a_cosine_whatever_the_question_s_length() -> None:

@@ -79,9 +79,10 @@ async def test_with_the_embedder_down_words_still_find(index: EdgeIndex) -> None
     await put(index, "docs", document(), "tent")
     embedder = BagOfWords()
     embedder.failure = EmbedderUnavailable("down")
-    grade = await retrieve(command("tent"), index=index, embedder=embedder, policy=POLICY)
+    languages = LanguageMeans(embedder)
+    grade = await retrieve(command("tent"), index=index, embedder=embedder, policy=POLICY, languages=languages)
     assert [one.text for one in grade.passages] == ["tent"]
-    assert grade.header.degraded == (EMBEDDER_DOWN,)
+    assert (grade.header.degraded, embedder.asked) == ((EMBEDDER_DOWN,), 1)  # not once more for the languages
 
 
 async def test_without_an_embedder_words_find_and_the_outcome_says_so(index: EdgeIndex) -> None:
