@@ -2,9 +2,10 @@
 
 loading, corpus, dataset, lines     a set as it lies in its folder, and as it is read
 indexing, pipeline, running         its index, the production handlers over it, all questions through them
-measures, grading, deciding, answering     what each stage is worth
+measures, grading, deciding, answering, claims     what each stage is worth
 evaluating, sheet                   all of it together, and the report as data
 comparing, gate                     two reports; a report and its bounds
 words, report, page, plots          reports for people
-fit_judge, handbook                 coefficients of the embedded judge; the sample handbook through `cairn up`
+judge_data, fit_judge, cascade      coefficients of the embedded judge; what asking a model only in doubt saves
+refine, handbook                    what refinement keeps; the sample handbook through `cairn up`
 """

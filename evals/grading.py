@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.stats import mannwhitneyu
 
+from evals.cascade import Bounds, cascade_figures
 from evals.figures import Figure, PerQuery, by_group, mean, share
 from evals.running import JudgedScore
 from evals.sheet import StageSheet
@@ -15,10 +16,11 @@ from evals.sheet import StageSheet
 BINS: Final = 10
 
 
-def grading_sheet(judged: Sequence[JudgedScore]) -> StageSheet:
+def grading_sheet(judged: Sequence[JudgedScore], cascade: Bounds | None = None) -> StageSheet:
     """Figures over all pairs, by language, and by origin of the pairs that don't help.
 
-    `origin.bm25` sets every relevant pair against the irrelevant ones of that origin.
+    `origin.bm25` sets every relevant pair against the irrelevant ones of that origin. `cascade`, the bounds between
+    which a chat model would be asked, gives a group of that name.
     """
     graded = [each for each in judged if each.score is not None]
     figures = by_group(graded, lambda each: ("all", f"lang.{each.language}"), _figures)
@@ -27,6 +29,8 @@ def grading_sheet(judged: Sequence[JudgedScore]) -> StageSheet:
     for origin in sorted({each.pair.origin for each in graded if not each.pair.relevant}):
         against = [each for each in graded if not each.pair.relevant and each.pair.origin == origin]
         figures[f"origin.{origin}"] = {"n": len(against), **_figures([*relevant, *against])}
+    if cascade is not None:
+        figures["cascade"] = {"n": len(graded), **cascade_figures(_scores(graded), _labels(graded), cascade)}
     facts = {"reliability": reliability(_scores(graded), _labels(graded))}
     return StageSheet(figures=figures, per_query=_per_query(graded), facts=facts)
 

@@ -23,13 +23,13 @@ from pathlib import Path
 import jwt
 from pydantic import BaseModel
 
+from services.gateway.settings import JwtSettings
 from shared.cli.console import connected
 from shared.client import Client, ask_and_wait
 from shared.clients.index import passage_id_of
 from shared.contracts import Answered, Ask, Document, Status
 from shared.documents import SplitSettings, find_files, read, split, split_hash
 from shared.language import detect_language
-from shared.settings import JwtSettings
 
 SAMPLES = Path(__file__).parent.parent / "samples"
 AT_ONCE = 4

@@ -26,6 +26,7 @@ from services.generator.settings import AnsweringPolicy
 from services.grader import prompts
 from services.grader.decision import GradingPolicy
 from services.grader.handler import grade
+from services.grader.refining import Refiner, open_refiner
 from services.grader.settings import GraderSettings
 from services.retriever.decision import RetrievalPolicy
 from services.retriever.handler import retrieve
@@ -35,11 +36,12 @@ from services.rewriter.settings import RewritingPolicy
 from shared.clients.chat import ChatModel, open_chat
 from shared.clients.embeddings import Embedder, open_embedder
 from shared.clients.index import PassageIndex
-from shared.clients.judge import Judge, open_judge
+from shared.clients.judge import Judge, open_judge, open_judge_chat
 from shared.clients.languages import LanguageMeans
 from shared.clients.rerank import Reranker, open_reranker
 from shared.contracts import Answered, Ask, Budget, Command, Filters, Generate, Grade, Retrieve, Rewrite, SearchWeb
 from shared.documents import SPLITTER_VERSION, SplitSettings
+from shared.runtime.controls import Controls
 from shared.settings import EmbedSettings, JudgeSettings, LlmSettings, RerankSettings
 
 DEADLINE_S: Final = 60.0
@@ -54,10 +56,10 @@ DEPTH: Final = 10
 class Handlers:
     """The stages' functions with their clients and policies in place."""
 
-    rewrite: Callable[[Rewrite], Awaitable[Retrieve]]
+    rewrite: Callable[[Rewrite], Awaitable[Retrieve | Generate]]
     retrieve: Callable[[Retrieve], Awaitable[Grade]]
-    grade: Callable[[Grade], Awaitable[Generate | SearchWeb]]
-    generate: Callable[[Generate], Awaitable[Answered]]
+    grade: Callable[[Grade], Awaitable[Generate | SearchWeb | Rewrite]]
+    generate: Callable[[Generate], Awaitable[Answered | Rewrite]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,11 @@ class Pipeline:
         """Admit the question and write its queries."""
         job_id = hashlib.sha256(asked.id.encode()).hexdigest()[:16]
         ask = Ask(question=asked.question, job_id=job_id, entry_id="0-0", top_k=max(DEPTH, self.top_k), web="off")
-        command = admission(
-            ask, asked.principal, submitted_at=time.time(), default_collection=COLLECTION, budget=self.budget
-        )
-        return await self.handlers.rewrite(command)
+        command = admission(ask, asked.principal, submitted_at=time.time(), budget=self.budget)
+        rewritten = await self.handlers.rewrite(command)
+        if not isinstance(rewritten, Retrieve):
+            raise TypeError("without small talk and clarification every question is searched")
+        return rewritten
 
     async def retrieve(self, command: Retrieve, languages: tuple[str, ...] = ()) -> Grade:
         """Search, in passages of these languages alone if any are named."""
@@ -97,7 +100,10 @@ class Pipeline:
         return decided
 
     async def generate(self, command: Generate) -> Answered:
-        return await self.handlers.generate(in_time(command))
+        outcome = await self.handlers.generate(in_time(command))
+        if not isinstance(outcome, Answered):
+            raise TypeError(f"with one hop the generator ends the job, and sends no {type(outcome).__name__}")
+        return outcome
 
 
 @asynccontextmanager
@@ -126,22 +132,29 @@ class _Clients:
     embedder: Embedder | None
     chat: ChatModel | None
     judge: Judge
+    refiner: Refiner | None
     reranker: Reranker | None
 
     @property
     def all(self) -> list[Any]:
-        return [each for each in (self.embedder, self.chat, self.judge, self.reranker) if each is not None]
+        return [
+            each for each in (self.embedder, self.chat, self.judge, self.refiner, self.reranker) if each is not None
+        ]
 
 
 def _open_clients(data_dir: Path) -> _Clients:
     embedder, llm = open_embedder(EmbedSettings(), data_dir), LlmSettings()
     judge = open_judge(JudgeSettings(), llm, embedder, prompts=prompts)
-    return _Clients(embedder, open_chat(llm), judge, open_reranker(RerankSettings()))
+    refiner = open_refiner(GraderSettings(), embedder, lambda: open_judge_chat(JudgeSettings(), llm))
+    return _Clients(embedder, open_chat(llm), judge, refiner, open_reranker(RerankSettings()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Policies:
-    rewriting: RewritingPolicy = field(default_factory=RewritingPolicy)
+    rewriting: RewritingPolicy = field(
+        # Every question of a set is to be searched.
+        default_factory=lambda: RewritingPolicy(small_talk=False, clarify=False)
+    )
     retrieval: RetrievalPolicy = field(default_factory=lambda: RetrieverSettings().policy(COLLECTION))
     grading: GradingPolicy = field(default_factory=lambda: GraderSettings().policy)
     answering: AnsweringPolicy = field(default_factory=AnsweringPolicy)
@@ -160,8 +173,16 @@ def _handlers(clients: _Clients, index: PassageIndex, policies: _Policies) -> Ha
             languages=LanguageMeans(embedder) if embedder is not None else None,
             reranker=clients.reranker,
         ),
-        grade=partial(grade, judge=clients.judge, policy=policies.grading),
-        generate=partial(generate, chat=clients.chat, embedder=embedder, policy=policies.answering),
+        grade=partial(grade, judge=clients.judge, policy=policies.grading, refiner=clients.refiner, keeper=None),
+        generate=partial(
+            generate,
+            chat=clients.chat,
+            embedder=embedder,
+            policy=policies.answering,
+            controls=Controls(),
+            telling=None,
+            groundedness=None,
+        ),
     )
 
 
@@ -177,6 +198,7 @@ def _settings(clients: _Clients, index: PassageIndex, policies: _Policies, *, fr
         **_prefixed("rewriting", policies.rewriting.model_dump(mode="json")),
         **_prefixed("retrieval", retrieval),
         **_prefixed("grading", asdict(policies.grading)),
+        "refining": GraderSettings().refine,
         **_prefixed("answering", policies.answering.model_dump(mode="json")),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 Groups: TypeAlias = Mapping[str, Mapping[str, float | None]]
@@ -15,9 +15,11 @@ TITLES = {
     "decision": "Decision: is the verdict on the retrieval right?",
     "answer": "Answer: right, silent where it must be, true to its sources?",
 }
-_APART = ("narrowed", "cost")
+_APART = ("narrowed", "cascade", "cost")
+_ABREAST = 7
+"""Figures side by side beside `n`: more do not fit a terminal of 80 columns."""
 _WHOLE = frozenset({"n", "ungraded"})
-_TIMES = {"ms p50": 0, "ms p95": 0, "s p50": 2, "s p95": 2, "calls": 1, "tokens": 0}
+_TIMES = {"ms p50": 0, "ms p95": 0, "s p50": 2, "s p95": 2, "hops": 1, "calls": 1, "tokens": 0}
 
 
 def written(name: str, value: float | None) -> str:
@@ -53,7 +55,15 @@ def tables(figures: Groups) -> list[Groups]:
         for group, each in rest.items()
         if group == "all" or counts[_dimension(group)] > 1 or each.get("n") != everything
     }
-    return [table for table in (shown, *apart.values()) if table]
+    return [part for table in (shown, *apart.values()) for part in _narrow(table)]
+
+
+def _narrow(table: Groups) -> Iterator[Groups]:
+    """The table in parts that fit abreast, each with `n`."""
+    names = [name for name in columns(table) if name != "n"]
+    for start in range(0, len(names), _ABREAST):
+        kept = {"n", *names[start : start + _ABREAST]}
+        yield {group: {name: figures[name] for name in figures if name in kept} for group, figures in table.items()}
 
 
 def _dimension(group: str) -> str:
@@ -69,6 +79,8 @@ def remarks(facts: Mapping[str, Any]) -> list[str]:
         found.append(f"verdicts, {case}: {_counted(counts)}")
     for case, counts in facts.get("statuses", {}).items():
         found.append(f"{case}: {_counted(counts)}")
+    if facts.get("versions"):
+        found.append(f"with {', '.join(facts['versions'])}")
     for stage, spent in facts.get("usage", {}).items():
         found.append(f"spent by the {stage}: {_counted(spent)}")
     for reason, count in facts.get("degraded", {}).items():

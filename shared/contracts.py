@@ -1,8 +1,9 @@
 """Every message that crosses a stream: one type per hop, named by a verb, handled by the function of that verb.
 
     Ask        any client -> gateway      Grade      retriever, websearch -> grader
-    Rewrite    gateway    -> rewriter     SearchWeb  grader               -> websearch
-    Retrieve   rewriter   -> retriever    Generate   grader, rewriter     -> generator
+    Rewrite    gateway, grader, generator -> rewriter
+    SearchWeb  grader     -> websearch    Generate   grader, rewriter     -> generator
+    Retrieve   rewriter   -> retriever
     Ingest     cairn ingest -> retriever  Answered   the one event: how a job ended
 
 `docs/contract/` holds the JSON Schema and AsyncAPI generated from this file; a test keeps them equal.
@@ -12,10 +13,9 @@ moments are seconds since the epoch, durations are seconds.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
-from pydantic import AwareDatetime, Field, StringConstraints
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import Field
 
 from shared.ingestion import Document, Ingest, Ingested, PassageDraft
 from shared.job import (
@@ -44,6 +44,7 @@ from shared.job import (
     WebPolicy,
 )
 from shared.passages import Evidence, Passage, PassageGrade, WebPage
+from shared.question import Ask, Filters, Question, Turn
 
 __all__ = [
     "ANY_REGION",
@@ -93,54 +94,6 @@ __all__ = [
 ]
 
 
-class Turn(Contract):
-    """One earlier turn of the conversation."""
-
-    role: Literal["user", "assistant"]
-    content: Annotated[str, StringConstraints(max_length=MAX_QUESTION_CHARS)]
-
-
-class Filters(Contract):
-    """Narrows the search inside what the asker may read; it never widens it."""
-
-    document_ids: tuple[str, ...] = Field(default=(), max_length=100)
-    languages: tuple[str, ...] = Field(default=(), max_length=20)
-    valid_at: AwareDatetime | None = None
-    """Documents that hold at this moment; those that hold now where it is absent."""
-
-
-class Question(Contract):
-    """What the job is about; it travels unchanged through every stage."""
-
-    question: Annotated[str, StringConstraints(min_length=1, max_length=MAX_QUESTION_CHARS, strip_whitespace=True)]
-    collection: Name | None = None
-    top_k: int | None = Field(default=None, ge=1, le=50)
-    """Passages to grade; as many as the kind of question wants where it is absent."""
-    max_hops: int = Field(default=1, ge=1, le=3)
-    web: WebPolicy = "auto"
-    answer: AnswerForm = "full"
-    history: tuple[Turn, ...] = Field(default=(), max_length=20)
-    language: Annotated[str, StringConstraints(pattern=r"^[a-z]{2,3}$")] | None = None
-    filters: Filters = Filters()
-
-
-class Ask(Question):
-    """A question submitted to `cairn:gateway` by any Redis client.
-
-    `job_id` is the idempotency key: the same id again gives the same outcome and no second run.
-    `token` is a JWT; it stays in the gateway and never travels on.
-    """
-
-    inbox: ClassVar[str] = "gateway"
-
-    job_id: JobId | None = None
-    """Made up from the entry's id if absent."""
-    deadline_s: float = Field(default=60.0, gt=0, le=3600)
-    token: str | None = Field(default=None, max_length=16_384, repr=False)
-    entry_id: SkipJsonSchema[str] = ""
-    """Id of the entry that carried the question; set by the gateway, refused from clients."""
-
-
 class Command(Contract):
     """A message between stages. `inbox` names the stage whose stream it goes to."""
 
@@ -164,6 +117,9 @@ class Rewrite(Command):
     inbox: ClassVar[str] = "rewriter"
 
     missing: str | None = None
+    """What the answer still needs, in words to search for; empty on a hop where nobody could say."""
+    verdict: Verdict | None = None
+    """That of the hop before."""
     evidence: tuple[Evidence, ...] = ()
 
     def summary(self) -> dict[str, Any]:
@@ -181,6 +137,8 @@ class Retrieve(Command):
     route: Route
     queries: tuple[str, ...] = Field(min_length=1, max_length=4)
     hyde: str | None = None
+    collection: Name | None = None
+    """Where to search; the collection that the question names, or the retriever's default, where it is absent."""
     evidence: tuple[Evidence, ...] = ()
 
     def summary(self) -> dict[str, Any]:
@@ -226,13 +184,17 @@ class SearchWeb(Command):
 
 
 class Generate(Command):
-    """Answer from this evidence with citations, or abstain."""
+    """Answer from this evidence with citations, or abstain; or say what needs no search."""
 
     inbox: ClassVar[str] = "generator"
 
     route: Route
     verdict: Verdict
     evidence: tuple[Evidence, ...] = ()
+    small_talk: bool = False
+    """A greeting or thanks: nothing was searched, and nothing is claimed."""
+    clarification: str = ""
+    """What to ask back, where the question can't be understood."""
 
     def summary(self) -> dict[str, Any]:
         return {"verdict": self.verdict, "evidence": len(self.evidence)}

@@ -12,6 +12,7 @@
         ├── InvalidModelReply     a model answered with something that can't be read as asked
         ├── IndexMismatch         the collection was built by another embedder or splitter
         ├── NotAllowed            bad token, or somebody else's job
+        ├── Overloaded            too many jobs run; submit again later
         └── Misconfigured         a setting must change first (401, unknown model, missing wheel)
 
 Anything that is not a CairnError is a bug: the delivery is handed over again a few times, then dead-lettered.
@@ -71,6 +72,10 @@ class IndexMismatch(PermanentError):
 
 class NotAllowed(PermanentError):
     """The token is missing, invalid or expired, or the job belongs to another tenant."""
+
+
+class Overloaded(PermanentError):
+    """More jobs run than the gateway may admit; the text says when to submit again."""
 
 
 class Misconfigured(PermanentError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -59,6 +60,21 @@ class Budget(Contract):
 
     model_calls: int = Field(default=60, ge=0)
     tokens: int = Field(default=100_000, ge=0)
+    cost: float | None = Field(default=None, ge=0)
+    """In the currency of the price table; None is no bound."""
+
+    @property
+    def spent(self) -> bool:
+        """Whether no model may be called any more."""
+        return self.model_calls == 0 or self.tokens == 0 or self.cost == 0
+
+    def less(self, usage: StageUsage) -> Budget:
+        """What is left of it after this."""
+        return Budget(
+            model_calls=max(0, self.model_calls - usage.calls),
+            tokens=max(0, self.tokens - usage.prompt_tokens - usage.completion_tokens),
+            cost=None if self.cost is None else max(0.0, self.cost - (usage.cost or 0.0)),
+        )
 
 
 class StageTiming(Contract):
@@ -74,10 +90,28 @@ class StageUsage(Contract):
     """Model calls and tokens of one stage; `estimated` where the endpoint reported no usage."""
 
     stage: str
+    model: str = ""
     calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     estimated: bool = False
+    cost: float | None = None
+    """In the currency of the price table (CAIRN_PRICES); None without a price for this model."""
+
+    @classmethod
+    def total(cls, stage: str, parts: Iterable[StageUsage]) -> StageUsage:
+        """What these come to together; a cost that is not known counts as none."""
+        parts = list(parts)
+        costs = [each.cost for each in parts if each.cost is not None]
+        return cls(
+            stage=stage,
+            model=" or ".join(dict.fromkeys(each.model for each in parts if each.model)),
+            calls=sum(each.calls for each in parts),
+            prompt_tokens=sum(each.prompt_tokens for each in parts),
+            completion_tokens=sum(each.completion_tokens for each in parts),
+            estimated=any(each.estimated for each in parts),
+            cost=sum(costs) if costs else None,
+        )
 
 
 class TrailPassage(Contract):
@@ -143,10 +177,7 @@ class Header(Contract):
             changes["trail"] = (*self.trail, step)
         if usage is not None and usage.calls:
             changes["usage"] = (*self.usage, usage)
-            changes["budget"] = Budget(
-                model_calls=max(0, self.budget.model_calls - usage.calls),
-                tokens=max(0, self.budget.tokens - usage.prompt_tokens - usage.completion_tokens),
-            )
+            changes["budget"] = self.budget.less(usage)
         if timing is not None:
             changes["timings"] = (*self.timings, timing)
         if degraded:

@@ -35,6 +35,8 @@ class Passage(Contract):
     """Cosine of question and passage in [-1, 1], where the search had vectors."""
     baseline: float | None = None
     """Cosine that any text in the passage's language has with the question, where languages were measured."""
+    fetched_at: float | None = None
+    """Moment a web page was fetched. Absent for passages of the index, and for a search engine's excerpt of a page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,14 @@ compose.yaml. An unset `*_URL` means the embedded part.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import Field, SecretStr, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import NoDecode, SettingsConfigDict
+
+from shared.settings_files import Settings
 
 PositiveSeconds = Annotated[float, Field(gt=0)]
 
@@ -19,11 +22,17 @@ PositiveSeconds = Annotated[float, Field(gt=0)]
 def group(prefix: str) -> SettingsConfigDict:
     """Configuration of one settings group: frozen, `prefix` + upper-case field name, empty variables ignored."""
     return SettingsConfigDict(
-        env_prefix=prefix, env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True, validate_default=True
+        env_prefix=prefix,
+        env_file=".env",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        validate_default=True,
+        hide_input_in_errors=True,  # a rule between two settings would print them all, secrets too
     )
 
 
-class HomeSettings(BaseSettings):
+class HomeSettings(Settings):
     """Where the embedded parts keep their data."""
 
     model_config = group("CAIRN_")
@@ -31,7 +40,7 @@ class HomeSettings(BaseSettings):
     data_dir: Path = Path(".cairn")
 
 
-class RedisSettings(BaseSettings):
+class RedisSettings(Settings):
     """The Redis (or Valkey) server. Unset: the embedded one under the data directory."""
 
     model_config = group("CAIRN_")
@@ -40,7 +49,7 @@ class RedisSettings(BaseSettings):
     topic_prefix: str = "cairn:"
 
 
-class RuntimeSettings(BaseSettings):
+class RuntimeSettings(Settings):
     """How workers take, keep, retry and finish deliveries."""
 
     model_config = group("CAIRN_")
@@ -84,7 +93,7 @@ class RuntimeSettings(BaseSettings):
         return self
 
 
-class ObserveSettings(BaseSettings):
+class ObserveSettings(Settings):
     """Logs, metrics and health."""
 
     model_config = group("CAIRN_")
@@ -95,47 +104,94 @@ class ObserveSettings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "console"] = "auto"
     """auto: console on a terminal, JSON otherwise."""
+    traces: str | None = None
+    """OTLP/HTTP endpoint of a collector, for a trace of each job."""
 
 
-class LlmSettings(BaseSettings):
-    """The OpenAI-compatible chat model. Unset base URL: no model; rules route and the extractive writer answers."""
+Prices: TypeAlias = Mapping[str, tuple[float, float]]
+"""By model: the price of a million prompt tokens, and of a million completion tokens."""
 
-    model_config = group("CAIRN_LLM_")
 
-    base_url: str | None = None
+class PriceSettings(Settings):
+    """What models cost, for usage and budgets."""
+
+    model_config = group("CAIRN_")
+
+    prices: Prices = Field(default_factory=dict)
+    """JSON: {"model": [prompt, completion], …}, in any one currency."""
+
+
+class FallbackModel(BaseModel):
+    """An endpoint to ask where the first one fails. Its key is its own; its model is the first one's unless it says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base_url: str
     api_key: SecretStr | None = None
-    model: str = "default"
-    timeout_s: PositiveSeconds = 60.0
-    concurrency: Annotated[int, Field(ge=1)] = 16
+    model: str | None = None
 
 
-class JudgeSettings(BaseSettings):
-    """The OpenAI-compatible judge. What is unset is taken from `CAIRN_LLM_*`; without either, the embedded judge."""
-
-    model_config = group("CAIRN_JUDGE_")
+class ModelSettings(Settings):
+    """An OpenAI-compatible chat endpoint and how it may be used."""
 
     base_url: str | None = None
     api_key: SecretStr | None = None
     model: str | None = None
+    timeout_s: PositiveSeconds = 60.0
+    """Of one call."""
     concurrency: Annotated[int, Field(ge=1)] = 16
-    """Judge calls in flight at once, over all jobs of one worker."""
+    """Calls in flight at once, over all jobs of one worker."""
+    requests_per_minute: Annotated[int, Field(ge=0)] = 0
+    """Over all workers, kept in Redis; 0 is no limit."""
+    tokens_per_minute: Annotated[int, Field(ge=0)] = 0
+    """Prompt and asked-for tokens, estimated, over all workers; 0 is no limit."""
+    hedge: bool = False
+    """Ask a second time when a reply is later than 95 % of recent ones."""
+    fallbacks: tuple[FallbackModel, ...] = ()
+    """JSON: [{"base_url": …, "api_key": …, "model": …}, …], asked in this order where the endpoint fails."""
+
+
+class LlmSettings(ModelSettings):
+    """The OpenAI-compatible chat model. Unset base URL: no model; rules route and the extractive writer answers."""
+
+    model_config = group("CAIRN_LLM_")
+
+
+class JudgeSettings(ModelSettings):
+    """The OpenAI-compatible judge. What is unset is taken from `CAIRN_LLM_*`; without either, the embedded judge."""
+
+    model_config = group("CAIRN_JUDGE_")
+
     timeout_s: PositiveSeconds = 20.0
     max_tokens: Annotated[int, Field(ge=16)] = 256
+    """Of the reply to one passage."""
+    batch: Annotated[int, Field(ge=1, le=50)] = 1
+    """Passages of one call. More than one saves calls where calls are billed; grades are best one by one."""
+    cache_ttl_s: Annotated[float, Field(ge=0)] = 86_400.0
+    """How long a grade is remembered; 0 remembers none."""
+    cascade: bool = False
+    """Ask only about passages that the embedded judge is in doubt about."""
+    cascade_low: Annotated[float, Field(ge=0, le=1)] = 0.25
+    """Up to this score the embedded judge's grade stands."""
+    cascade_high: Annotated[float, Field(ge=0, le=1)] = 0.99
+    """From this score on it stands, too."""
+
+    @model_validator(mode="after")
+    def _bounds_in_order(self) -> Self:
+        if self.cascade_low > self.cascade_high:
+            raise ValueError("CAIRN_JUDGE_CASCADE_LOW must not exceed CAIRN_JUDGE_CASCADE_HIGH")
+        return self
 
     def or_else(self, llm: LlmSettings) -> JudgeSettings:
         """These settings, with what is unset taken from the chat model's. A key is only sent to its own endpoint."""
         if self.base_url is not None:
             return self.model_copy(update={"model": self.model or llm.model})
-        return self.model_copy(
-            update={
-                "base_url": llm.base_url,
-                "api_key": self.api_key or llm.api_key,
-                "model": self.model or llm.model,
-            }
-        )
+        shared = ("api_key", "model", "requests_per_minute", "tokens_per_minute", "fallbacks")
+        taken = {name: getattr(self, name) or getattr(llm, name) for name in shared}
+        return self.model_copy(update={"base_url": llm.base_url, **taken})
 
 
-class EmbedSettings(BaseSettings):
+class EmbedSettings(Settings):
     """The OpenAI-compatible embeddings endpoint. Unset base URL: the embedded multilingual-e5-small."""
 
     model_config = group("CAIRN_EMBED_")
@@ -151,7 +207,7 @@ class EmbedSettings(BaseSettings):
     passage_prefix: str = ""
 
 
-class RerankSettings(BaseSettings):
+class RerankSettings(Settings):
     """The re-ranking endpoint, as Cohere, Jina, vLLM and TEI serve it. Unset base URL: the fused order stands."""
 
     model_config = group("CAIRN_RERANK_")
@@ -163,7 +219,7 @@ class RerankSettings(BaseSettings):
     concurrency: Annotated[int, Field(ge=1)] = 8
 
 
-class IndexSettings(BaseSettings):
+class IndexSettings(Settings):
     """Qdrant: a server's URL, or a directory for the embedded engine (default: under the data directory)."""
 
     model_config = group("CAIRN_")
@@ -179,64 +235,60 @@ class IndexSettings(BaseSettings):
     """Where documents and questions go that name no collection."""
 
 
-class WebSettings(BaseSettings):
-    """The web search provider."""
+WebProvider = Literal["searxng", "tavily", "brave", "serper", "ddgs"]
+_KEYED = ("tavily", "brave", "serper")
+
+
+class WebSettings(Settings):
+    """The web search providers, asked in this order until one finds something. None: the web is off."""
 
     model_config = group("CAIRN_WEB_")
 
-    provider: Literal["none", "searxng"] = "none"
+    provider: Annotated[tuple[WebProvider, ...], NoDecode] = ()
+    """Names with commas between; `none` for no provider."""
     base_url: str | None = None
+    """SearXNG's address."""
     api_key: SecretStr | None = None
+    """Key of the one provider that needs one; with several, each has its own."""
+    tavily_api_key: SecretStr | None = None
+    brave_api_key: SecretStr | None = None
+    serper_api_key: SecretStr | None = None
     timeout_s: PositiveSeconds = 8.0
+    """Longest wait for one provider."""
+    per_minute: Annotated[int, Field(ge=1)] | None = None
+    """Searches that one process sends to one provider in a minute; then the next one is asked."""
+    per_day: Annotated[int, Field(ge=1)] | None = None
+    safe_search: Literal["off", "moderate", "strict"] = "moderate"
+    region: Annotated[str, Field(pattern=r"^[a-z]{2}$")] | None = None
+    """Country whose pages are preferred (ISO 3166, lower case). Never the asker's."""
+    allow_domains: Annotated[tuple[str, ...], NoDecode] = ()
+    """Domains whose pages count, with what is below them; empty for all."""
+    deny_domains: Annotated[tuple[str, ...], NoDecode] = ()
     top_k: Annotated[int, Field(ge=1, le=20)] = 5
+    """Passages handed to the grader."""
 
-    @model_validator(mode="after")
-    def _provider_has_address(self) -> Self:
-        if self.provider == "searxng" and self.base_url is None:
-            raise ValueError("CAIRN_WEB_PROVIDER=searxng needs CAIRN_WEB_BASE_URL, e.g. http://searxng:8080")
-        return self
-
-
-class JwtSettings(BaseSettings):
-    """How the gateway verifies tokens. Nothing set: every job is the public tenant's, and a token is refused."""
-
-    model_config = group("CAIRN_JWT_")
-
-    secret: SecretStr | None = None
-    """Shared secret (HS256)."""
-    public_key: str | None = None
-    """PEM public key (RS256, ES256)."""
-    jwks_url: str | None = None
-    algorithms: Annotated[tuple[str, ...], NoDecode] = ()
-    """Accepted algorithms, with commas between; empty takes HS256 for a secret, RS256 and ES256 for keys."""
-    audience: str | None = None
-    issuer: str | None = None
-    required: bool = False
-    """Refuse jobs without a token."""
-    leeway_s: float = Field(default=10.0, ge=0)
-    tenant_claim: str = "tenant"
-    roles_claim: str = "roles"
-    region_claim: str = "region"
-
-    @field_validator("algorithms", mode="before")
+    @field_validator("provider", "allow_domains", "deny_domains", mode="before")
     @classmethod
     def _with_commas(cls, value: object) -> object:
-        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        return tuple(name.strip() for name in value.lower().split(",") if name.strip() not in ("", "none"))
 
     @model_validator(mode="after")
-    def _one_key_source(self) -> Self:
-        sources = [name for name in ("secret", "public_key", "jwks_url") if getattr(self, name)]
-        if len(sources) > 1:
-            raise ValueError(
-                f"set only one of CAIRN_JWT_SECRET, CAIRN_JWT_PUBLIC_KEY and CAIRN_JWT_JWKS_URL, not {sources}"
-            )
-        if self.required and not sources:
-            raise ValueError("CAIRN_JWT_REQUIRED needs CAIRN_JWT_SECRET, CAIRN_JWT_PUBLIC_KEY or CAIRN_JWT_JWKS_URL")
+    def _complete(self) -> Self:
+        if "searxng" in self.provider and self.base_url is None:
+            raise ValueError("CAIRN_WEB_PROVIDER=searxng needs CAIRN_WEB_BASE_URL, e.g. http://searxng:8080")
+        for name in self.provider:
+            if name in _KEYED and self.key_of(name)[1] is None:
+                raise ValueError(f"CAIRN_WEB_PROVIDER={name} needs {self.key_of(name)[0]}")
         return self
 
-    @property
-    def configured(self) -> bool:
-        return bool(self.secret or self.public_key or self.jwks_url)
+    def key_of(self, provider: WebProvider) -> tuple[str, SecretStr | None]:
+        """The variable that holds this provider's key, and the key."""
+        own: SecretStr | None = getattr(self, f"{provider}_api_key", None)
+        if own is None and sum(name in _KEYED for name in self.provider) == 1:
+            return "CAIRN_WEB_API_KEY", self.api_key
+        return f"CAIRN_WEB_{provider.upper()}_API_KEY", own
 
 
 def core_count() -> int:

@@ -64,15 +64,10 @@ def _nested(fields: Mapping[str, str]) -> dict[str, Any]:
     return {name: getattr(found, name) for name in fields}
 
 
-def admission(
-    ask: Ask, principal: Principal, *, submitted_at: float, default_collection: str, budget: Budget
-) -> Rewrite:
+def admission(ask: Ask, principal: Principal, *, submitted_at: float, budget: Budget) -> Rewrite:
     """The first command of the job. The deadline counts from submission, by the clock of the Redis server."""
     assert ask.job_id is not None
-    asked = Question(
-        **{name: getattr(ask, name) for name in Question.model_fields if name != "collection"},
-        collection=ask.collection or default_collection,
-    )
+    asked = Question(**{name: getattr(ask, name) for name in Question.model_fields})
     header = Header(
         job_id=ask.job_id,
         entry_id=ask.entry_id,

@@ -8,18 +8,19 @@ from contextlib import asynccontextmanager
 
 from redis.exceptions import RedisError
 
+from services.gateway.allowance import Allowance
 from services.gateway.decision import read_ask
 from services.gateway.handler import admit
 from services.gateway.reaper import reap
-from services.gateway.settings import GatewaySettings
+from services.gateway.settings import GatewaySettings, JwtSettings
 from services.gateway.tokens import TokenVerifier
+from shared.runtime.common import Common
 from shared.runtime.keys import INBOXES
 from shared.runtime.logs import logger
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.steps import Steps
 from shared.runtime.subscriber import ensure_group
 from shared.runtime.worker import run_worker
-from shared.settings import IndexSettings, JwtSettings
 
 _log = logger("cairn")
 
@@ -38,15 +39,16 @@ async def create_groups(steps: Steps) -> None:
 
 
 @asynccontextmanager
-async def open_stage() -> AsyncIterator[Stage]:
+async def open_stage(common: Common) -> AsyncIterator[Stage]:
     """The gateway with its settings."""
+    settings = GatewaySettings()
     inbox = Inbox.of(
         admit,
         max_workers=32,
         read=read_ask,
         verifier=TokenVerifier(JwtSettings()),
-        default_collection=IndexSettings().collection,
-        budget=GatewaySettings().budget,
+        budget=settings.budget,
+        allowance=Allowance(common, settings.limits, max_running=settings.max_running),
     )
     yield Stage("gateway", [inbox], chores=[create_groups, reap])
 

@@ -8,10 +8,10 @@ from typing import Any
 import jwt
 from pydantic import ValidationError
 
+from services.gateway.settings import JwtSettings
 from shared.contracts import Principal
 from shared.errors import NotAllowed, TransientError
 from shared.runtime.delivery import explain
-from shared.settings import JwtSettings
 
 
 class TokenVerifier:

@@ -1,37 +1,41 @@
-"""Which way a question is answered: in silence, by citations, or by a written answer. Pure."""
+"""Which way a question is answered: in silence, by citations, by a written answer, or after another search. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from services.generator.markers import Settled, cited_sentences, settle, whole_beginning, whole_sentences
-from services.generator.prompts import NO_ANSWER, Shown
 from services.generator.settings import AnsweringPolicy
-from shared.citations import QUOTE_CHARS, citation, citations_of, shortened
-from shared.contracts import Answered, Citation, Evidence, Generate, Header, Verdict
-from shared.language import SPOKEN, detect_language, sentences, terms
+from shared.citations import citations_of, shortened
+from shared.contracts import Answered, Citation, Evidence, Generate, Header, Rewrite, Verdict
+from shared.language import SPOKEN
 
-Course = Literal["abstain", "citations", "write"]
+Course = Literal["talk", "abstain", "citations", "write"]
 
 UNGRADED: Final = 0.3
 """Confidence in a passage that no judge saw."""
 AMBIGUOUS_FACTOR: Final = 0.8
-CUT: Final = "answer cut at the token limit"
 CAUSE_CHARS: Final = 120
+HOP_NEEDS_S: Final = 5.0
+"""Left to the deadline, for another search to be worth it."""
+SWITCHED_OFF: Final = "generation is switched off: citations only"
 
+_FRIENDLY: Final = {
+    "en": "Happy to help! Ask me about the documents: I answer from them, and say where it stands.",
+    "fr": "Avec plaisir ! Posez-moi une question sur les documents : j'y réponds en citant mes sources.",
+    "ru": "Рад помочь! Спросите о том, что есть в документах: я отвечу и укажу, где это написано.",
+}
 _NOTHING_THERE: Final = {
-    "en": "I can't answer this from the documents. Passages looked at: {count}. Searched for: {queries}. "
+    "en": "I can't answer this from the documents{place}. Passages looked at: {count}. Searched for: {queries}. "
     "Nothing there answers the question.",
-    "fr": "Je ne peux pas répondre à cette question d'après les documents. Passages examinés : {count}. "
+    "fr": "Je ne peux pas répondre à cette question d'après les documents{place}. Passages examinés : {count}. "
     "Recherches : {queries}. Rien n'y répond à la question.",
-    "ru": "По документам ответить на этот вопрос нельзя. Просмотрено фрагментов: {count}. Искали: {queries}. "
+    "ru": "По документам{place} ответить на этот вопрос нельзя. Просмотрено фрагментов: {count}. Искали: {queries}. "
     "Ответа на вопрос там нет.",
 }
+_ASK: Final = {"en": " You can ask: {}.", "fr": " Vous pouvez demander à : {}.", "ru": " Можно спросить: {}."}
 _QUOTED: Final = {"en": "“{}”", "fr": "« {} »", "ru": "«{}»"}
-_SAYS_NO: Final = re.compile(r"NO[_ ]ANSWER\b")
 
 
 @dataclass(frozen=True)
@@ -44,27 +48,15 @@ class Written:
     degraded: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Uncited:
-    """A reply without one valid citation; `finding` is what the model is told."""
-
-    finding: str
-
-
-@dataclass(frozen=True)
-class NoAnswer:
-    """The model says that the passages do not answer the question."""
-
-
 def phrase_language(language: str) -> str:
     """The language of fixed phrases for a question in `language`: the same if spoken, else English."""
     return language if language in SPOKEN else "en"
 
 
 def readable(msg: Generate) -> tuple[Evidence, ...]:
-    """The evidence that the asker may read, best grade first (promise 5: checked again, whoever sent it)."""
-    allowed = [each for each in msg.evidence if msg.header.principal.may_read(each.passage)]
-    return tuple(sorted(allowed, key=lambda each: -trust(each)))
+    """The evidence that the asker may read, best grade first (promise 5: checked again, whoever sent it), each once."""
+    allowed = {e.passage.passage_id: e for e in msg.evidence if msg.header.principal.may_read(e.passage)}
+    return tuple(sorted(allowed.values(), key=lambda each: -trust(each)))
 
 
 def trust(evidence: Evidence) -> float:
@@ -74,6 +66,8 @@ def trust(evidence: Evidence) -> float:
 
 def course(msg: Generate, evidence: Sequence[Evidence], policy: AnsweringPolicy) -> Course:
     """What to do with the evidence that may be read. Ungraded is not weak: with an ungraded passage it is answered."""
+    if msg.small_talk or msg.clarification:
+        return "talk"
     if msg.verdict == "incorrect" or not evidence:
         return "abstain"
     scores = [each.grade.score for each in evidence if each.grade.score is not None]
@@ -82,20 +76,49 @@ def course(msg: Generate, evidence: Sequence[Evidence], policy: AnsweringPolicy)
     return "citations" if msg.asked.answer == "citations" else "write"
 
 
+def weight(term: str) -> float:
+    """How much a shared term says: 1 to 2 by length for words, 2.5 for what has a digit."""
+    return 2.5 if any(character.isdigit() for character in term) else 1.0 + min(len(term), 10) / 10
+
+
 def confidence(evidence: Iterable[Evidence], verdict: Verdict) -> float:
     """How far to trust an outcome that cites this evidence, in [0, 1]: its best grade, less if ambiguous, or 0."""
     best = max((trust(each) for each in evidence), default=0.0)
     return round(best * (AMBIGUOUS_FACTOR if verdict == "ambiguous" else 1.0), 4)
 
 
-def abstained(header: Header, verdict: Verdict, *, now: float) -> Answered:
-    """Silence, with what was looked at, in the language of the question (promise 7)."""
-    spoken = phrase_language(header.language)
+def talked(msg: Generate, *, now: float) -> Answered:
+    """What needs no search: the question back, or a friendly word. Nothing is claimed, so nothing is cited."""
+    if msg.clarification:
+        return Answered.ending(msg.header, "abstained", now=now, answer=msg.clarification)
+    return Answered.ending(msg.header, "answered", now=now, answer=_FRIENDLY[phrase_language(msg.header.language)])
+
+
+def further(msg: Generate, header: Header, missing: str, evidence: Sequence[Evidence], *, now: float) -> Rewrite | None:
+    """The next hop, for what is missing; None where nobody can say what, or hops, budget or time are used up."""
+    next_hop = header.hop + 1
+    if not missing or next_hop >= msg.asked.max_hops or header.budget.spent or header.deadline - now < HOP_NEEDS_S:
+        return None
+    return Rewrite(
+        header=header.updated(hop=next_hop),
+        asked=msg.asked,
+        missing=missing,
+        verdict=msg.verdict,
+        evidence=tuple(evidence),
+    )
+
+
+def abstained(msg: Generate, header: Header, policy: AnsweringPolicy, *, now: float) -> Answered:
+    """Silence, with what was looked at and whom to ask, in the language of the question (promise 7)."""
+    spoken, collection = phrase_language(header.language), msg.asked.collection
     count = len({passage.passage_id for step in header.trail for passage in step.passages})
     queries = dict.fromkeys(query for step in header.trail for query in step.queries)
     listed = ", ".join(_QUOTED[spoken].format(query) for query in queries) or "–"
-    text = _NOTHING_THERE[spoken].format(count=count, queries=listed)
-    return Answered.ending(header, "abstained", now=now, answer=text, verdict=verdict, confidence=0.0)
+    place = f" ({collection})" if collection else ""
+    text = _NOTHING_THERE[spoken].format(place=place, count=count, queries=listed)
+    if collection in policy.owners:
+        text += _ASK[spoken].format(policy.owners[collection])
+    return Answered.ending(header, "abstained", now=now, answer=text, verdict=msg.verdict, confidence=0.0)
 
 
 def cited(header: Header, verdict: Verdict, evidence: Sequence[Evidence], *, now: float) -> Answered:
@@ -110,8 +133,10 @@ def cited(header: Header, verdict: Verdict, evidence: Sequence[Evidence], *, now
     )
 
 
-def answered(header: Header, verdict: Verdict, written: Written, *, writer: str, now: float) -> Answered:
-    """The answer, and how far to trust it."""
+def answered(
+    header: Header, verdict: Verdict, written: Written, *, writer: str, now: float, at_most: float = 1.0
+) -> Answered:
+    """The answer, and how far to trust it: no further than the evidence, and than `at_most`."""
     return Answered.ending(
         header.updated(degraded=written.degraded),
         "answered",
@@ -119,7 +144,7 @@ def answered(header: Header, verdict: Verdict, written: Written, *, writer: str,
         answer=written.answer,
         citations=written.citations,
         verdict=verdict,
-        confidence=confidence(written.evidence, verdict),
+        confidence=min(confidence(written.evidence, verdict), round(at_most, 4)),
         writer=writer,
     )
 
@@ -127,59 +152,3 @@ def answered(header: Header, verdict: Verdict, written: Written, *, writer: str,
 def citations_only(cause: str) -> str:
     """The mark of an outcome that had to do without the model; of a long cause only the beginning."""
     return f"generator unavailable: citations only ({shortened(' '.join(cause.split()), CAUSE_CHARS)})"
-
-
-def read_reply(text: str, finish_reason: str, shown: Sequence[Shown], language: str) -> Written | Uncited | NoAnswer:
-    """What a model's reply amounts to. Sentences that say NO_ANSWER beside cited ones are left out."""
-    if _SAYS_NO.match(text.strip("\"'`*.[] \n")):
-        return NoAnswer()
-    cut = finish_reason == "length"
-    settled = settle(_without_no(text, language), len(shown))
-    if cut:
-        settled = _resettled(settled, whole_beginning(settled.text, language))
-    if not settled.text:
-        return Uncited("it is empty")
-    if not settled.used:
-        return Uncited(f"no sentence cites a passage by its number, [1] to [{len(shown)}]")
-    claims = cited_sentences(settled.text, language)
-    sources = tuple(shown[number - 1].evidence for number in settled.used)
-    citations = tuple(
-        citation(n, source, quote(source, " ".join(claims.get(n, [])), language))
-        for n, source in enumerate(sources, start=1)
-    )
-    return Written(settled.text, citations, sources, (CUT,) if cut else ())
-
-
-def quote(evidence: Evidence, claim: str, language: str) -> str:
-    """The sentence of the strips that shares most of the claim's terms, word for word, up to 300 characters.
-
-    The beginning of the best strip if none shares any, as when claim and passage speak different languages.
-    """
-    passage = evidence.passage
-    strips = [strip for strip in evidence.strips if strip.strip() and strip in passage.text] or [passage.text]
-    spoken = passage.language if passage.language != "und" else detect_language(passage.text)
-    wanted = set(terms(claim, language))
-    best, most = strips[0], 0.0
-    for strip in strips:
-        for sentence in sentences(strip, spoken):
-            shared = sum(weight(term) for term in wanted.intersection(terms(sentence, spoken)))
-            if shared > most:
-                best, most = sentence, shared
-    return shortened(best, QUOTE_CHARS)
-
-
-def weight(term: str) -> float:
-    """How much a shared term says: 1 to 2 by length for words, 2.5 for what has a digit."""
-    return 2.5 if any(character.isdigit() for character in term) else 1.0 + min(len(term), 10) / 10
-
-
-def _without_no(text: str, language: str) -> str:
-    if not _SAYS_NO.search(text):
-        return text
-    return "\n".join(piece for piece in whole_sentences(text, language) if NO_ANSWER not in piece)
-
-
-def _resettled(settled: Settled, text: str) -> Settled:
-    """A shorter text of the same answer, with the writer's own numbers kept."""
-    again = settle(text, len(settled.used))
-    return Settled(again.text, tuple(settled.used[number - 1] for number in again.used))

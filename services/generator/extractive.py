@@ -20,11 +20,13 @@ from shared.parts import CODE, parts_of, standing_alone
 
 WRITER: Final = "extractive"
 MAX_UNITS: Final = 3
-MAX_VECTORS: Final = 16
+MAX_VECTORS: Final = 10
 """Sentences embedded for one answer at most."""
 
-_SECOND_FROM: Final = 0.75
-"""Share of the best score that a second sentence for the same question must have."""
+_OTHERS_FROM: Final = 0.75
+"""Share of the best score that other sentences for the same question must have."""
+_BESIDE: Final = 0.25
+"""What it is worth for them to stand in the best one's passage."""
 _PART_FROM: Final = 0.25
 """Coverage that a later part's sentence must have, unless its cosine is among the best."""
 
@@ -37,20 +39,26 @@ _GOES_ON: Final = re.compile(
 )
 _AROUND, _AROUND_ROW = 0.6, 0.8
 """What a term found only around a sentence (title, section) or a row (its head row, too) counts."""
-_GRADE, _GRADE_OF_PART = 0.9, 0.3
-"""What the passage's grade is worth. It is that of the whole question, so it says less of a part."""
-_MEANING, _MEANING_FOREIGN = 0.3, 0.8
-"""What the cosine is worth, between two texts of one language and across languages."""
+_GRADE, _MEANING, _MEANING_FOREIGN = 0.9, 0.3, 0.8
+"""What the passage's grade is worth, and the cosine, between two texts of one language and across languages."""
+_OF_PART: Final = 0.4
+"""What is left of both for a part: they are those of the whole question."""
+_OTHER_ITEM: Final = 0.8
+"""What a unit loses that names other codes than the one asked for."""
+_LABEL, _IS_LABEL = 0.2, re.compile(r"[^.!?…;:\d]{1,60}")
+"""What a short phrase loses that neither is a sentence nor holds a number: a heading, more often than an answer."""
 _OTHER_FROM: Final = 0.75
 """A later part that an already quoted unit answers best gets another unit only from this share of its score."""
-_SUPPORT_FROM, _COVERED = 0.7, 0.5
-"""Grade, and what the question's words in common add to it, from which a unit is an answer and not just near one."""
+_SUPPORT_FROM, _COVERED = 0.67, 0.7
+"""Best grade, and what the question's words in common add to it, from which there is an answer and not just something
+near it. Across languages few words are in common, and the grade must do nearly alone."""
 
 
 def needing_vectors(question: str, language: str, units: Sequence[Unit], evidence: Sequence[Evidence]) -> list[int]:
     """Indices of the at most `MAX_VECTORS` units to compare by meaning; none where words in common are enough.
 
-    Words are not enough where question and passage speak different languages, or share no term.
+    Words are not enough where question and passage speak different languages, or share no term. Elsewhere vectors
+    change one answer in a hundred, and cost more than all the rest of the job.
     """
     scale = _Scale(question, language, units, evidence, {})
     across = any(unit.language != language for unit in units)
@@ -83,8 +91,11 @@ def choose(
             elsewhere = [index for index in others if scale.stands_elsewhere(index, chosen)][:1]
             chosen += [i for i in elsewhere if scores[i] >= enough and scale.answers_part(part, i)]
         if len(parts) == 1:
-            enough = _SECOND_FROM * scores[best]
-            chosen += [index for index in others if scores[index] >= enough and scale.adds(part, index, best)][:1]
+            beside = [_BESIDE * (unit.source == units[best].source) for unit in units]
+            others.sort(key=lambda index: scores[index] + beside[index], reverse=True)
+            enough = _OTHERS_FROM * scores[best]
+            near = [index for index in others if scores[index] + beside[index] >= enough]
+            chosen += [index for index in near if scale.adds(part, index, best)][: MAX_UNITS - 1]
     if not any(map(scale.supports, chosen)):
         return []
     return _with_continuations(_distinct([units[index] for index in chosen])[:MAX_UNITS], units)
@@ -143,9 +154,12 @@ class _Scale:
         literal = len(asked & self._literal[index]) / max(1, len(asked))
         words = self.coverage(part, index)
         bonus = 0.15 * literal + self._in_order(part, index) + kind_bonus(part, unit.text, unit.table)
-        grade = _GRADE if part == self._question else _GRADE_OF_PART
         meant = _MEANING_FOREIGN if self._foreign(index) else _MEANING
-        return words + bonus + grade * self._trust[index] + meant * self.meaning(index)
+        known = _GRADE * self._trust[index] + meant * self.meaning(index)
+        codes, named = set(CODE.findall(fold(part))), set(CODE.findall(fold(unit.text)))
+        other = _OTHER_ITEM if codes and named and not codes & named else 0.0
+        label = _LABEL if not unit.table and _IS_LABEL.fullmatch(unit.text) else 0.0
+        return words + bonus - other - label + known * (1.0 if part == self._question else _OF_PART)
 
     def coverage(self, part: str, index: int, *, without: str = "") -> float:
         """Share in [0, 1] of the part's terms found in the unit; found only around it, `_AROUND`."""
@@ -162,16 +176,12 @@ class _Scale:
         return self._meaning.get(index, 0.0)
 
     def supports(self, index: int) -> bool:
-        """Whether it is an answer by grade and words: told only of graded units in the question's language.
-
-        Where the judge is sure of a passage, it is not doubted.
-        """
-        grade = self._grades[index]
-        sure = any(each is not None and each >= _SUPPORT_FROM for each in self._grades)
-        if sure or grade is None or self._foreign(index):
+        """Whether there is an answer, by the best grade and this unit's words. With an ungraded passage, no doubt."""
+        grades = [each for each in self._grades if each is not None]
+        if len(grades) < len(self._grades):
             return True
         met = asked_and_met(self._question, self._units[index].text)
-        return grade + _COVERED * self.coverage(self._question, index, without=met) >= _SUPPORT_FROM
+        return max(grades) + _COVERED * self.coverage(self._question, index, without=met) >= _SUPPORT_FROM
 
     def answers_part(self, part: str, index: int) -> bool:
         """Whether the unit is good enough to be quoted for a later part."""
@@ -185,11 +195,11 @@ class _Scale:
         return index not in chosen and not is_other_item
 
     def adds(self, part: str, index: int, best: int) -> bool:
-        """Whether a second unit may help beside the best: a row if it has what that lacks, of the same item."""
+        """Whether another unit may help beside the best: a row if it has what that lacks, of the same item."""
+        if not self._units[index].table:
+            return True
         asked = set(terms(part, self._language))
         has, had = (asked & (self._inside[each] | self._around[each]) for each in (index, best))
-        if not self._units[index].table:
-            return bool(has)
         codes = set(CODE.findall(fold(part)))
         return bool(has - had) and not (codes & had) - has
 

@@ -22,12 +22,17 @@ _ASKS_NUMBER: Final = re.compile(
 )
 _ASKS_WEIGHT: Final = re.compile(r"(?i)\b(?:heavy|weighs?|weight|poids|p[eè]se(?:nt)?|вес|весит|весят|тяжел\w*)\b")
 _ASKS_HEAT: Final = re.compile(r"(?i)\b(?:temp[eé]rature\w*|how (?:hot|warm|cold)|температур\w*)\b")
+_ASKS_WHETHER: Final = re.compile(
+    r"(?i)^(?:can|may|must|should|is|are|was|were|do|does|did|has|have|will)\b|^(?:можно|нужно)\b|\bли\b|\best-ce qu"
+    r"|\b[^\W\d_]+(?:[- ]t)?-(?:on|ils?|elles?|je|vous)\b"
+)
 _KINDS: Final = (
     (_ASKS_MONEY, _MONEY, 0.4),
     (_ASKS_TIME, _TIME, 0.4),
     (re.compile(r"(?i)\b(?:how long|combien de temps|как долго|срок)\b"), _DURATION, 0.4),
     (_ASKS_WEIGHT, re.compile(r"(?i)\d\s?(?:k?g|кг|г|grams?|kilo\w*)\b"), 0.4),
     (_ASKS_HEAT, re.compile(r"°|\bdegr|\bградус"), 0.4),
+    (_ASKS_WHETHER, re.compile(r"(?i)^(?:yes|no|oui|non|да|нет)\b"), 0.6),
 )
 """What a question asks for, how an answer of that kind looks, and what it is worth."""
 _NUMBER, _A_NUMBER = re.compile(r"\d"), 0.15

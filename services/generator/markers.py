@@ -14,17 +14,24 @@ from typing import Final
 from shared.language import sentences
 
 _WORDS: Final = r"(?:passages?|sources?|documents?|refs?|extraits?|фрагмент[ы]?|источник[и]?|отрыв(?:ок|ки))"
-_NUMBERS: Final = r"\^?[0-9]{1,9}(?:\s*[-–—,;]\s*\^?[0-9]{1,9})*"
-_BEFORE: Final = rf"\s*(?:{_WORDS}\s*[:#№]?\s*)?"
-_AFTER: Final = r"\s*(?:†[^\]】\n]*)?"
+_NUMBERS: Final = r"\^?[0-9]{1,40}(?:\s*+[-–—,;]\s*+\^?[0-9]{1,40})*"
+_BEFORE: Final = rf"\s*+(?:{_WORDS}\s*+[:#№]?\s*+)?"
+_AFTER: Final = r"\s*+(?:†[^\]】\n]*)?"
 _MARKER: Final = re.compile(
     rf"\[{_BEFORE}(?P<square>{_NUMBERS}){_AFTER}\](?:\(https?://[^)\s]*\))?"
     rf"|【{_BEFORE}(?P<lenticular>{_NUMBERS}){_AFTER}】",
     re.IGNORECASE,
 )
-_BLANKS_AND_MARKER: Final = re.compile(rf"(?P<blanks>[ \t]*)(?P<marker>{_MARKER.pattern})", re.IGNORECASE)
+_BLANKS_AND_MARKER: Final = re.compile(rf"(?P<blanks>(?<![ \t])[ \t]*+)(?P<marker>{_MARKER.pattern})", re.IGNORECASE)
 _CODE: Final = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|(`+)(?!`)[^\n]*?(?<!`)\2(?!`)", re.M | re.S)
-_HALF: Final = re.compile(rf"\s*[\[【]\s*(?:{_WORDS}\s*)?[\^0-9,;\s–—-]*(?:†[^\]】\n]*)?\Z", re.IGNORECASE)
+FENCED: Final = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.M | re.S)
+_HALF: Final = re.compile(
+    r"(?<!\s)\s*+[\[【]\s*+[^\W\d_]{0,12}+\s*+[:#№]?[\^0-9,;\s–—-]*+(?:†[^\]】\n]*+)?\Z|(?<=\])\((?:h[^)\s]*)?\Z"
+)
+"""What may still become a marker, or the address behind one."""
+_ROUNDS: Final = 8
+_BRACKETS: Final = re.compile(r"[\[\]【】]")
+_OPEN_CODE: Final = re.compile(r"`[^\n]*\Z")
 _REPEATED: Final = re.compile(r"(\[[0-9]+\])(?:[ \t]*\1)+")
 _LEADING: Final = re.compile(r"(?:\s*\[[0-9]+\])+[.,;:!?…]*")
 _LAST_MARKER: Final = re.compile(r"\[[0-9]+\][\s.!?…»\"”*_)]*\Z")
@@ -40,11 +47,13 @@ class Settled:
 
 def settle(text: str, known: int) -> Settled:
     """`text` with plain markers of passages 1 to `known` only, renumbered by first use; once more changes nothing."""
-    previous = None
-    while previous != text:  # taking a marker out may join the text around it to another one
-        previous = text
+    for _ in range(_ROUNDS):  # taking a marker out may join the text around it to another one
+        previous, text = text, _without_end(text, _HALF)
         text = _outside_code(text, lambda prose: _plain(prose, known))
-        text = _without_half(text)
+        if text == previous:
+            break
+    else:
+        text = _outside_code(text, lambda prose: _BRACKETS.sub("", prose))
     numbers: dict[int, int] = {}
 
     def renumber(match: re.Match[str]) -> str:
@@ -53,6 +62,11 @@ def settle(text: str, known: int) -> Settled:
 
     text = _outside_code(text, lambda prose: _MARKER.sub(renumber, prose))
     return Settled(text.strip(), tuple(numbers))
+
+
+def settle_growing(text: str, known: int) -> str:
+    """The beginning of `text` that is settled already, whatever is written next."""
+    return _without_end(settle(_without_end(text, _OPEN_CODE), known).text, _HALF).rstrip()
 
 
 def without_markers(text: str) -> str:
@@ -125,9 +139,9 @@ def _numbers(listed: str, known: int) -> list[int]:
     return numbers
 
 
-def _without_half(text: str) -> str:
+def _without_end(text: str, end: re.Pattern[str]) -> str:
     code_end = max((match.end() for match in _CODE.finditer(text)), default=0)
-    return text[:code_end] + _HALF.sub("", text[code_end:])
+    return text[:code_end] + end.sub("", text[code_end:])
 
 
 def _outside_code(text: str, change: Callable[[str], str]) -> str:

@@ -4,7 +4,8 @@
     ambiguous   neither, or the judge could not tell                  keep the rest, and search the web for more
     incorrect   nothing was found, or every passage is below `lower`  drop them and search the web
 
-An ungraded passage is never counted as irrelevant, and never makes a retrieval correct.
+An ungraded passage is never counted as irrelevant, and never makes a retrieval correct. The web is searched once in a
+job. Where it does not help either, or may not be searched, the next hop asks for what is missing, if the job has one.
 
 That is the paper's rule (Yan et al. 2024, arXiv 2401.15884). The counting rule looks only at how many there are: enough
 relevant ones answer alone; else relevant and partial ones together, if they are enough; else the web is searched.
@@ -25,6 +26,7 @@ from shared.contracts import (
     Passage,
     PassageGrade,
     Relevance,
+    Rewrite,
     SearchWeb,
     StageUsage,
     TrailPassage,
@@ -33,6 +35,7 @@ from shared.contracts import (
 )
 
 Rule: TypeAlias = Literal["paper", "counting"]
+Next: TypeAlias = Generate | SearchWeb | Rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,17 @@ class Graded(Protocol):
     def degraded(self) -> tuple[str, ...]: ...
 
 
+class Refined(Protocol):
+    """What a refiner hands over: `strips[i]` belongs to evidence i."""
+
+    @property
+    def strips(self) -> tuple[tuple[str, ...], ...]: ...
+    @property
+    def usage(self) -> StageUsage | None: ...
+    @property
+    def degraded(self) -> tuple[str, ...]: ...
+
+
 def decide(grades: Sequence[PassageGrade], policy: GradingPolicy) -> Decision:
     """The verdict on passages with these grades."""
     scores = [grade.score for grade in grades if grade.score is not None]
@@ -90,6 +104,11 @@ def decide(grades: Sequence[PassageGrade], policy: GradingPolicy) -> Decision:
         return Decision("ambiguous", f"{fair} of {len(grades)} passages score at least {policy.lower:g}", enough=True)
     short = f"{good} of {len(grades)} passages score at least {policy.upper:g}, the best {max(scores):.2f}"
     return Decision("ambiguous", f"{short}; {ungraded} ungraded" if ungraded else short, enough=False)
+
+
+def settled(grades: Sequence[PassageGrade], policy: GradingPolicy) -> bool:
+    """Whether the retrieval is correct already, whatever the passages without a grade are worth."""
+    return sum(grade.score is not None and grade.score >= policy.upper for grade in grades) >= policy.min_correct
 
 
 def relevance_of(score: float, policy: GradingPolicy) -> Relevance:
@@ -118,12 +137,12 @@ def judged_question(msg: Grade) -> str:
     return msg.queries[0] if msg.asked.history else msg.asked.question
 
 
-def affordable_calls(header: Header) -> int | None:
-    """Model calls the judge may make. None for a job that was given none at all: it lives on embedded parts."""
-    return header.budget.model_calls if header.budget.model_calls or header.usage else None
+def affordable_calls(header: Header) -> int:
+    """Model calls that the judge may make; none where tokens or money are spent."""
+    return 0 if header.budget.spent else header.budget.model_calls
 
 
-def route(msg: Grade, graded: Graded, policy: GradingPolicy) -> Generate | SearchWeb:
+def route(msg: Grade, graded: Graded, policy: GradingPolicy) -> Next:
     """Where the job goes with these grades, and with which evidence.
 
     Evidence of earlier searches is kept as it was graded then; the verdict is that of everything together.
@@ -135,16 +154,47 @@ def route(msg: Grade, graded: Graded, policy: GradingPolicy) -> Generate | Searc
     header = msg.header.model_copy(update={"trail": annotated(msg, grades, decision)}).updated(
         usage=graded.usage, degraded=graded.degraded
     )
-    if decision.enough or msg.searched_web or msg.asked.web == "off":
-        return Generate(header=header, asked=msg.asked, route=msg.route, verdict=decision.verdict, evidence=evidence)
-    return SearchWeb(
-        header=header,
-        asked=msg.asked,
-        route=msg.route,
-        queries=msg.queries,
-        verdict=decision.verdict,
-        evidence=evidence,
+    if not decision.enough and _web_is_left(msg):
+        return SearchWeb(
+            header=header,
+            asked=msg.asked,
+            route=msg.route,
+            queries=msg.queries,
+            verdict=decision.verdict,
+            evidence=evidence,
+        )
+    if not decision.enough and _hop_is_left(msg):
+        hop = header.updated(hop=header.hop + 1)
+        return Rewrite(header=hop, asked=msg.asked, verdict=decision.verdict, evidence=evidence)
+    return Generate(header=header, asked=msg.asked, route=msg.route, verdict=decision.verdict, evidence=evidence)
+
+
+def _web_is_left(msg: Grade) -> bool:
+    """Whether the web may be searched and was not yet: the question is the same on every hop."""
+    searched = msg.searched_web or any(timing.stage == "websearch" for timing in msg.header.timings)
+    return msg.asked.web != "off" and not searched
+
+
+def _hop_is_left(msg: Grade) -> bool:
+    """Whether the index may be asked again; where the web alone is wanted, a hop would search nothing."""
+    return msg.asked.web != "only" and msg.header.hop + 1 < msg.asked.max_hops
+
+
+def fresh_evidence(msg: Grade, command: Next) -> tuple[Evidence, ...]:
+    """The evidence on its way that this search brought."""
+    brought = {passage.passage_id for passage in msg.passages}
+    return tuple(each for each in command.evidence if each.passage.passage_id in brought)
+
+
+def with_strips(command: Next, fresh: Sequence[Evidence], refined: Refined) -> Next:
+    """The command with these strips in the fresh evidence, and what it took to find them."""
+    strips = {each.passage.passage_id: its for each, its in zip(fresh, refined.strips, strict=True)}
+    evidence = tuple(
+        each.model_copy(update={"strips": strips.get(each.passage.passage_id, each.strips)})
+        for each in command.evidence
     )
+    header = command.header.updated(usage=refined.usage, degraded=refined.degraded)
+    return command.model_copy(update={"header": header, "evidence": evidence})
 
 
 def _with_relevance(grade: PassageGrade, policy: GradingPolicy) -> PassageGrade:

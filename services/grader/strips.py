@@ -30,22 +30,32 @@ def refine(question: str, language: str, passage: Passage) -> tuple[str, ...]:
     `language` is the question's. The best strip keeps its neighbours: what a question names often stands in the
     sentence before the answer.
     """
-    text = passage.text.strip()
-    spoken = passage.language if passage.language != "und" else detect_language(text, default=language)
-    if spoken != language or len(sentences(text, spoken)) <= _SENTENCES:
-        return (text,) if text else ()
-    found = strips(text, language)
+    found = cut(passage, language)
+    if len(found) < 2 or _spoken(passage, language) != language:
+        return (text,) if (text := passage.text.strip()) else ()
     wanted = distinct_terms(question, language)
     scores = [coverage(wanted, frozenset(distinct_terms(strip, language))) for strip in found]
     best = max(scores)
     if best < _TELLING:
-        return tuple(found)
+        return found
     near_best = {near for place, score in enumerate(scores) if score == best for near in (place - 1, place, place + 1)}
     return tuple(
         strip
         for place, (strip, score) in enumerate(zip(found, scores, strict=True))
         if score >= best * _WEAK_SHARE or place in near_best
     )
+
+
+def cut(passage: Passage, language: str) -> tuple[str, ...]:
+    """All strips of the passage, or all of it as one where it is short. `language` is what it is in if none is told."""
+    text, spoken = passage.text.strip(), _spoken(passage, language)
+    if len(sentences(text, spoken)) <= _SENTENCES:
+        return (text,) if text else ()
+    return tuple(strips(text, spoken))
+
+
+def _spoken(passage: Passage, language: str) -> str:
+    return passage.language if passage.language != "und" else detect_language(passage.text, default=language)
 
 
 def strips(text: str, language: str) -> list[str]:

@@ -12,6 +12,7 @@ from shared.clients.embeddings import open_embedder
 from shared.clients.index import open_index
 from shared.clients.languages import LanguageMeans
 from shared.clients.rerank import open_reranker
+from shared.runtime.common import Common
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.steps import Steps
 from shared.runtime.worker import run_worker
@@ -19,7 +20,7 @@ from shared.settings import EmbedSettings, HomeSettings, IndexSettings, RerankSe
 
 
 @asynccontextmanager
-async def open_stage() -> AsyncIterator[Stage]:
+async def open_stage(common: Common) -> AsyncIterator[Stage]:
     """The retriever with its embedder and index, closed again afterwards."""
     home, where = HomeSettings(), IndexSettings()
     embedder = open_embedder(EmbedSettings(), home.data_dir)

@@ -58,7 +58,7 @@ class Scope:
 
     @property
     def collection(self) -> str:
-        return self.msg.asked.collection or self.policy.collection
+        return self.msg.collection or self.msg.asked.collection or self.policy.collection
 
     async def search(self, queries: Sequence[QueryVectors], limit: int) -> Sequence[Ranking]:
         """The best `limit` that each arm finds for each query."""

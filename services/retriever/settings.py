@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from pydantic_settings import BaseSettings
 
 from services.retriever.decision import RetrievalPolicy
 from services.retriever.fusion import Fusion
 from shared.settings import group
+from shared.settings_files import Settings
 
 
-class RetrieverSettings(BaseSettings):
+class RetrieverSettings(Settings):
     """Candidates of each arm, how the lists become one, and how much of it is kept."""
 
     model_config = group("CAIRN_RETRIEVER_")

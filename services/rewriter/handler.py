@@ -1,35 +1,42 @@
-"""cairn:rewriter -> rewrite -> cairn:retriever"""
+"""cairn:rewriter -> rewrite -> cairn:retriever or cairn:generator"""
 
 from __future__ import annotations
 
+import secrets
 import time
 
-from services.rewriter.decision import by_model, language_of, rewrite_by_rules, search, without_model
-from services.rewriter.prompts import conversation
+from services.rewriter.decision import by_model, by_rules, next_command, offered
+from services.rewriter.prompts import REPLY_KEYS, Prompt
+from services.rewriter.rules import language_of
 from services.rewriter.settings import RewritingPolicy
-from shared.clients.chat import ChatModel, NoCompletion, completion_or_reason
-from shared.contracts import Retrieve, Rewrite, StageUsage
+from shared.clients.chat import ChatModel, NoCompletion, ReplySchema, completion_or_reason, spent
+from shared.clients.json_replies import object_in
+from shared.contracts import Generate, Retrieve, Rewrite
+
+BUDGET_SPENT = "the job's budget for models is spent"
 
 
-async def rewrite(msg: Rewrite, *, chat: ChatModel | None, policy: RewritingPolicy) -> Retrieve:
-    """Route the question and write its queries: by the model, or by rules without one or when it fails."""
-    language = language_of(msg.asked)
-    rules = rewrite_by_rules(msg, language, max_queries=policy.max_queries)
-    if chat is None or msg.header.budget.model_calls == 0:
-        return search(msg, rules, language)
+async def rewrite(msg: Rewrite, *, chat: ChatModel | None, policy: RewritingPolicy) -> Retrieve | Generate:
+    """Write the queries: by the model, or by rules without one or when it fails.
+
+    Small talk, what nobody can understand, and a hop without a new query are not searched.
+    """
+    header, language = msg.header, language_of(msg.asked)
+    found = by_rules(msg, language, policy)
+    if found.is_settled or chat is None or not policy.use_model:
+        return next_command(msg, found, language)
+    if header.budget.spent:
+        # A job that was given no budget at all lives on embedded parts; that is no degradation.
+        return next_command(msg, found.standing_in(BUDGET_SPENT) if header.usage else found, language)
+    prompt = Prompt(msg, language, policy, offered(msg, policy))
     completion = await completion_or_reason(
         chat,
-        conversation(msg, policy.max_queries),
+        prompt.conversation(fence=secrets.token_hex(4)),
         max_tokens=policy.max_tokens,
-        timeout_s=min(policy.timeout_s, (msg.header.deadline - time.time()) * policy.share_of_time),
+        schema=ReplySchema("rewriting", prompt.reply_schema),
+        timeout_s=min(policy.timeout_s, (header.deadline - time.time()) * policy.share_of_time),
     )
     if isinstance(completion, NoCompletion):
-        return without_model(msg, rules, language, completion.reason)
-    usage = StageUsage(
-        stage="rewriter",
-        calls=1,
-        prompt_tokens=completion.prompt_tokens,
-        completion_tokens=completion.completion_tokens,
-        estimated=completion.estimated,
-    )
-    return by_model(msg, completion.text, usage, rules, language, max_queries=policy.max_queries)
+        return next_command(msg, found.standing_in(completion.reason), language)
+    found = by_model(msg, object_in(completion.text, REPLY_KEYS), found, language, policy)
+    return next_command(msg, found, language, spent("rewriter", completion))

@@ -8,15 +8,16 @@ from contextlib import asynccontextmanager
 from services.rewriter.handler import rewrite
 from services.rewriter.settings import RewritingPolicy
 from shared.clients.chat import open_chat
+from shared.runtime.common import Common
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.worker import run_worker
-from shared.settings import LlmSettings
+from shared.settings import LlmSettings, PriceSettings
 
 
 @asynccontextmanager
-async def open_stage() -> AsyncIterator[Stage]:
+async def open_stage(common: Common) -> AsyncIterator[Stage]:
     """The rewriter with its model, if there is one."""
-    chat = open_chat(LlmSettings())
+    chat = open_chat(LlmSettings(), common=common, prices=PriceSettings().prices)
     try:
         yield Stage("rewriter", [Inbox.of(rewrite, max_workers=16, chat=chat, policy=RewritingPolicy())])
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -83,10 +84,7 @@ async def _findings() -> AsyncIterator[Finding]:
         if llm.base_url
         else Finding("writer", "ok", "extractive, embedded; CAIRN_LLM_BASE_URL sets another")
     )
-    if web.base_url is None:
-        yield Finding("web", "note", "off; set CAIRN_WEB_PROVIDER=searxng and CAIRN_WEB_BASE_URL")
-    else:
-        yield await _reached("web", "CAIRN_WEB_BASE_URL", f"{web.base_url.rstrip('/')}/search?q=cairn&format=json", {})
+    yield await look_at_web(web)
 
 
 async def _redis() -> AsyncIterator[Finding]:
@@ -142,17 +140,34 @@ async def _qdrant() -> Finding:
     return await _reached("index", "CAIRN_QDRANT_URL", f"{settings.qdrant_url.rstrip('/')}/collections", headers)
 
 
+async def look_at_web(settings: WebSettings) -> Finding:
+    """SearXNG is asked, for it costs nothing; the others are not."""
+    if not settings.provider:
+        return Finding("web", "note", "off; set CAIRN_WEB_PROVIDER=searxng and CAIRN_WEB_BASE_URL, or another provider")
+    if "searxng" not in settings.provider:
+        return Finding("web", "ok", f"{', '.join(settings.provider)}; not asked, for each search costs")
+    url = f"{(settings.base_url or '').rstrip('/')}/search?q=cairn&format=json"
+    no_json = "add `json` to `search: formats:` in SearXNG's settings.yml"
+    return await _reached("web", "CAIRN_WEB_BASE_URL", url, {}, forbidden=no_json)
+
+
 async def _endpoint(what: str, setting: str, base_url: str, api_key: Any) -> Finding:
     headers = {"Authorization": f"Bearer {api_key.get_secret_value()}"} if api_key else {}
     return await _reached(what, f"{setting}_BASE_URL", f"{base_url.rstrip('/')}/models", headers)
 
 
-async def _reached(what: str, setting: str, url: str, headers: dict[str, str]) -> Finding:
+async def _reached(
+    what: str, setting: str, url: str, headers: dict[str, str], *, forbidden: str | None = None
+) -> Finding:
+    """Whether `url` answers; `forbidden` is what to do about a 403 where no key is to blame."""
+    asked, url = url, re.sub("//[^/]*@", "//", url)  # a name and password in it are not told
     try:
         async with httpx.AsyncClient(timeout=5) as http:
-            response = await http.get(url, headers=headers)
+            response = await http.get(asked, headers=headers)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         return Finding(what, "wrong", f"{url} can't be reached ({type(error).__name__}); check {setting}")
+    if response.status_code == 403 and forbidden is not None:
+        return Finding(what, "wrong", f"{url} answers 403: {forbidden}")
     if response.status_code in (401, 403):
         return Finding(what, "wrong", f"{url} refuses with {response.status_code}; check the key beside {setting}")
     if response.status_code >= 500:

@@ -27,6 +27,7 @@ TopK = Annotated[int | None, typer.Option(help="passages to grade; default: what
 Web = Annotated[str, typer.Option(help="auto, off or only")]
 AnswerForm = Annotated[str, typer.Option("--answer", help="full, or citations only")]
 DeadlineS = Annotated[float, typer.Option("--deadline", help="seconds until the job is ended")]
+MaxHops = Annotated[int, typer.Option("--max-hops", help="searches at most, each for what is still missing")]
 Language = Annotated[str | None, typer.Option(help="answer in this language (en, fr, ru, …)")]
 TokenFile = Annotated[
     Path | None,
@@ -49,6 +50,7 @@ async def ask(
     top_k: TopK = None,
     web: Web = "auto",
     answer: AnswerForm = "full",
+    max_hops: MaxHops = 1,
     deadline: DeadlineS = 60.0,
     language: Language = None,
     token_file: TokenFile = None,
@@ -56,7 +58,14 @@ async def ask(
     as_json: AsJson = False,
 ) -> None:
     """Ask a question and wait: stages as they happen, then the answer with its citations."""
-    fields = {"collection": collection, "top_k": top_k, "web": web, "answer": answer, "job_id": job_id}
+    fields = {
+        "collection": collection,
+        "top_k": top_k,
+        "web": web,
+        "answer": answer,
+        "job_id": job_id,
+        "max_hops": max_hops,
+    }
     asked = _ask(question, token_file, deadline_s=deadline, language=language, **fields)
     async with connected() as client:
         outcome = await follow(client, await client.submit(asked), within_s=deadline + 10, quiet=as_json)
@@ -75,13 +84,21 @@ async def submit(
     top_k: TopK = None,
     web: Web = "auto",
     answer: AnswerForm = "full",
+    max_hops: MaxHops = 1,
     deadline: DeadlineS = 60.0,
     language: Language = None,
     token_file: TokenFile = None,
     job_id: WantedId = None,
 ) -> None:
     """Submit a question and print its job id, without waiting."""
-    fields = {"collection": collection, "top_k": top_k, "web": web, "answer": answer, "job_id": job_id}
+    fields = {
+        "collection": collection,
+        "top_k": top_k,
+        "web": web,
+        "answer": answer,
+        "job_id": job_id,
+        "max_hops": max_hops,
+    }
     asked = _ask(question, token_file, deadline_s=deadline, language=language, **fields)
     async with connected() as client:
         out.print(await client.submit(asked))
@@ -129,7 +146,8 @@ async def trail(job_id: JobId, as_json: AsJson = False) -> None:
         print_json([{"type": event.type, "data": event.data} for event in events])
         return
     for event in events:
-        out.print(line_of(event))
+        if event.type != "token":
+            out.print(line_of(event))
     if outcome is not None:
         _show_trail(outcome)
 
@@ -137,15 +155,22 @@ async def trail(job_id: JobId, as_json: AsJson = False) -> None:
 async def follow(client: Client, job_id: str, *, within_s: float, quiet: bool) -> Answered:
     """Show the job's stages while it runs; answers its outcome."""
     waiting = nullcontext() if quiet or not err.is_terminal else err.status(f"job {job_id}")
-    with waiting:
+    said = ""
+    with waiting as status:
         async for event in client.follow(job_id, within_s=within_s):
             if event.type == "terminal":
                 return Answered.model_validate(event.data)
-            if not quiet:
+            if event.type == "token":
+                said = (said if not event.data.get("restart") else "") + event.data["text"]
+                if status is not None:
+                    status.update(f"[dim]{escape(said[-SAID_CHARS:])}[/dim]")
+            elif not quiet:
                 err.print(line_of(event))
     raise AssertionError("follow ends with a terminal event or raises")
 
 
+SAID_CHARS = 400
+"""Of a provisional answer, what is shown while it is written."""
 _PLUMBING = ("stage", "hop", "next", "wait_s", "work_s", "worker")
 
 

@@ -1,10 +1,18 @@
-"""Keeps a dead endpoint from eating every deadline."""
+"""Keeps a dead or struggling endpoint from eating every deadline, and us from making it worse."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import Gauge
+
+BREAKER_OPEN = Gauge("cairn_breaker_open", "1 while calls to this endpoint are refused.", ("endpoint",))
+
+_RETRY_SHARE: Final = 0.2
+_RETRY_RESERVE: Final = 20.0
 
 
 class CircuitBreaker:
@@ -14,8 +22,15 @@ class CircuitBreaker:
     """
 
     def __init__(
-        self, *, failures: int = 5, cool_down_s: float = 5.0, clock: Callable[[], float] = time.monotonic
+        self,
+        endpoint: str = "",
+        *,
+        failures: int = 5,
+        cool_down_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`endpoint` is its label in metrics."""
+        self._gauge = BREAKER_OPEN.labels(endpoint) if endpoint else None
         self._limit = failures
         self._cool_down_s = cool_down_s
         self._clock = clock
@@ -27,18 +42,22 @@ class CircuitBreaker:
         """The moment a call begins; `failed` wants it back."""
         return self._clock()
 
+    def left_s(self) -> float:
+        """Seconds until a call may be tried; 0 if one may be now, or nothing is wrong."""
+        return 0.0 if self._failed < self._limit else max(0.0, self._closed_until - self._clock())
+
     def wait_s(self) -> float:
-        """0 if a call may be made now, else seconds until one may be tried."""
+        """The same for a caller that goes on if it is 0: of those that come while one is tried, it alone does."""
         if self._failed < self._limit:
             return 0.0
-        left_s = self._closed_until - self._clock()
-        if left_s > 0:
+        if (left_s := self.left_s()) > 0:
             return left_s
         self._closed_until = self._clock() + self._cool_down_s  # this caller tries; the others wait for what it finds
         return 0.0
 
     def succeeded(self) -> None:
         self._failed = 0
+        self._show()
 
     def failed(self, started: float) -> None:
         if started <= self._failed_at:
@@ -47,3 +66,35 @@ class CircuitBreaker:
         self._failed += 1
         if self._failed == self._limit:
             self._closed_until = self._clock() + self._cool_down_s
+        self._show()
+
+    def _show(self) -> None:
+        if self._gauge is not None:
+            self._gauge.set(self._failed >= self._limit)
+
+
+class RetryBudget:
+    """Retries that may be made although the reply is not needed: a fifth of the calls, and a few to begin with.
+
+    Retries multiply the load on an endpoint that already fails under it (Google's SRE book, "Handling Overload").
+    """
+
+    def __init__(self, *, share: float = _RETRY_SHARE, reserve: float = _RETRY_RESERVE) -> None:
+        self._share = share
+        self._reserve = reserve
+        self._left = reserve
+
+    def called(self) -> None:
+        self._left = min(self._reserve, self._left + self._share)
+
+    @property
+    def left(self) -> bool:
+        """Whether there is a retry left."""
+        return self._left >= 1
+
+    def take(self) -> bool:
+        """Spend one, if there is one left."""
+        if not self.left:
+            return False
+        self._left -= 1
+        return True

@@ -15,7 +15,8 @@ import structlog
 
 from shared.clients.embedded_e5 import EmbeddedE5
 from shared.clients.embedder import Embedder, Vector, Vectors, clean, no_vectors
-from shared.clients.http import Endpoint, JsonService, RequestRefused, open_client
+from shared.clients.http import JsonService, open_client
+from shared.clients.status import Endpoint, RequestRefused
 from shared.clients.vector_cache import CachedEmbedder, VectorCache
 from shared.errors import EmbedderUnavailable, InvalidModelReply, Misconfigured
 from shared.settings import EmbedSettings

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import httpx
 
-from shared.clients.http import Endpoint, JsonService, RequestRefused
+from shared.clients.http import JsonService
+from shared.clients.status import Endpoint, RequestRefused
 from shared.errors import InvalidModelReply, Misconfigured, RerankerUnavailable
 from shared.settings import RerankSettings
 

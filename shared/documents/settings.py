@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
-from pydantic_settings import BaseSettings
 
 from shared.documents.model import SPLITTER_VERSION
 from shared.documents.tokens import way_of_counting
 from shared.settings import PositiveSeconds, group
+from shared.settings_files import Settings
 
 
-class ReadSettings(BaseSettings):
+class ReadSettings(Settings):
     """What `cairn ingest` accepts, and what one file may cost."""
 
     model_config = group("CAIRN_READ_")
@@ -28,7 +28,7 @@ class ReadSettings(BaseSettings):
     """Address space that the process that reads may take, beyond that of its libraries; on Linux only."""
 
 
-class SplitSettings(BaseSettings):
+class SplitSettings(Settings):
     """Size of passages, in tokens of the embedder in use; see `shared/documents/tokens.py`."""
 
     model_config = group("CAIRN_SPLIT_")

@@ -17,8 +17,10 @@ from typing import Any
 
 from faststream.redis import RedisBroker
 from faststream.specification import AsyncAPI
+from redis.asyncio import Redis
 
 from shared.contracts import Answered, Ask, Contract, Generate, Grade, Ingest, Ingested, Retrieve, Rewrite, SearchWeb
+from shared.runtime.common import Common
 from shared.runtime.keys import STAGES, Keys
 from shared.runtime.stage import Stage
 from shared.runtime.worker import Worker
@@ -40,8 +42,9 @@ MESSAGES: tuple[type[Contract], ...] = (
 async def stages() -> list[Stage]:
     """Every service as it would run with default settings."""
     found = []
+    common = Common(Redis(), Keys(), RuntimeSettings())  # never connects
     for name in STAGES:
-        async with importlib.import_module(f"services.{name}.main").open_stage() as stage:
+        async with importlib.import_module(f"services.{name}.main").open_stage(common) as stage:
             found.append(stage)
     return found
 

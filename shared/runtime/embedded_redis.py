@@ -22,6 +22,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import redis as redis_sync
+from redis.asyncio.connection import parse_url
 from redis.exceptions import RedisError
 
 from shared.errors import Misconfigured
@@ -39,9 +40,9 @@ class EmbeddedServer:
 
 
 def redis_url(settings: RedisSettings, home: HomeSettings) -> str:
-    """The configured server's URL, or the running embedded one's. Raises Misconfigured when there is neither."""
+    """The configured server's URL, or the running embedded one's. Raises Misconfigured without a usable one."""
     if settings.redis_url is not None:
-        return settings.redis_url.get_secret_value()
+        return _readable(settings.redis_url.get_secret_value())
     server = find_server(home.data_dir)
     if server is None:
         raise Misconfigured(
@@ -49,6 +50,17 @@ def redis_url(settings: RedisSettings, home: HomeSettings) -> str:
             f"(looked for a running server of {home.data_dir.resolve()})"
         )
     return server.url
+
+
+def _readable(url: str) -> str:
+    try:
+        parse_url(url)
+    except ValueError:  # its text may hold a part of the password
+        raise Misconfigured(
+            "CAIRN_REDIS_URL can't be read: redis://USER:PASSWORD@HOST:PORT/0, or rediss:// with TLS; signs such as "
+            "/ # ? @ in the password are written as %2F %23 %3F %40"
+        ) from None
+    return url
 
 
 def find_server(data_dir: Path) -> EmbeddedServer | None:

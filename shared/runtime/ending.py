@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from shared.contracts import COMMANDS, Answered, Command
+from shared.contracts import COMMANDS, PUBLIC_TENANT, Answered, Command
 from shared.errors import InvalidJob
 from shared.runtime.delivery import parse
 from shared.runtime.finishing import timed_out
@@ -33,7 +33,12 @@ async def end_job(steps: Steps, job_id: str, status: str) -> bool:
         outcome = await _outcome(steps, job_id, found, stream, entry_id)
         outcome = outcome.model_copy(update={"status": status} | ({"error": ""} if status == "cancelled" else {}))
         fate = await steps.end(
-            job_id=job_id, at=at, group=INBOXES.get(inbox, inbox), status=status, outcome=outcome.model_dump_json()
+            job_id=job_id,
+            tenant=found.get(b"tenant", PUBLIC_TENANT.encode()).decode(),
+            at=at,
+            group=INBOXES.get(inbox, inbox),
+            status=status,
+            outcome=outcome.model_dump_json(),
         )
         if fate == "done":
             count_outcome(outcome)

@@ -54,7 +54,7 @@ class Finishing:
             return await self._advance(delivery, message, result, took)
         if isinstance(message, Command) and isinstance(result, Answered):
             timings = (*result.timings, self._timing(message, took))
-            return await self._finish(delivery, result.model_copy(update={"timings": timings}))
+            return await self._finish(delivery, message, result.model_copy(update={"timings": timings}))
         raise TypeError(f"{type(message).__name__} can't end in {type(result).__name__}")
 
     async def bury(self, delivery: Delivery, *, error: str, reason: str) -> Fate:
@@ -78,12 +78,12 @@ class Finishing:
             outcome = Answered.ending(header, "failed", now=time.time(), error=error)
         else:
             outcome = Answered(job_id=job_id, entry_id="", status="failed", error=error)
-        return await self._finish(delivery, outcome, letter)
+        return await self._finish(delivery, message, outcome, letter)
 
     async def expire(self, delivery: Delivery, message: Command, took: Took, *, why: str = "") -> Fate:
         """The deadline passed in our hands, or nothing can be done before it: end the job as the reaper would."""
         header = message.header.updated(timing=self._timing(message, took))
-        return await self._finish(delivery, timed_out(message.model_copy(update={"header": header}), why))
+        return await self._finish(delivery, message, timed_out(message.model_copy(update={"header": header}), why))
 
     async def disown(self, delivery: Delivery, message: Contract | None, fate: Fate) -> None:
         """A finished delivery that turned out to belong to no job, or not to be its job's current command."""
@@ -121,11 +121,12 @@ class Finishing:
             event=self._event(command, took),
         )
 
-    async def _finish(self, delivery: Delivery, outcome: Answered, letter: str = "") -> Fate:
+    async def _finish(self, delivery: Delivery, message: Contract | None, outcome: Answered, letter: str = "") -> Fate:
         fate = await self.steps.finish(
             *self._place,
             delivery.entry_id,
             job_id=outcome.job_id,
+            tenant=message.header.principal.tenant if isinstance(message, Command) else PUBLIC_TENANT,
             status=outcome.status,
             outcome=outcome.model_dump_json(),
             dead_letter=letter,

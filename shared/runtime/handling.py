@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from faststream import BaseMiddleware
 from faststream.message import StreamMessage
@@ -29,6 +29,9 @@ from shared.runtime.metrics import DEAD_LETTERS, DELIVERIES, QUEUE_WAIT_SECONDS,
 from shared.runtime.stage import Inbox
 from shared.runtime.steps import Fate, Steps
 from shared.settings import RuntimeSettings
+
+if TYPE_CHECKING:  # an extra
+    from shared.runtime.tracing import BeginSpan, DeliverySpan
 
 _log = logger("cairn")
 
@@ -48,6 +51,7 @@ class _InHand:
     delivery: Delivery
     message: Contract | InvalidJob
     started: float
+    span: DeliverySpan | None = None
 
     @property
     def readable(self) -> Contract | None:
@@ -70,11 +74,19 @@ class _InHand:
 class Handling:
     """Sorts and finishes the deliveries of one inbox."""
 
-    def __init__(self, inbox: Inbox, steps: Steps, settings: RuntimeSettings, consumer: str) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        steps: Steps,
+        settings: RuntimeSettings,
+        consumer: str,
+        begin_span: BeginSpan | None = None,
+    ) -> None:
         self.inbox = inbox
         self.steps = steps
         self.settings = settings
         self.consumer = consumer
+        self.begin_span = begin_span
         self.finishing = Finishing(inbox, steps, consumer)
         self.policy = RetryPolicy(
             initial_s=settings.backoff_initial_s, max_s=settings.backoff_max_s, max_deliveries=settings.max_deliveries
@@ -89,7 +101,8 @@ class Handling:
 
     async def run(self, delivery: Delivery, message: Contract | InvalidJob, call: Call) -> None:
         """Work on a delivery to its end: published, given up, handed back, or found to be somebody else's."""
-        task = _InHand(delivery, message, started=time.time())
+        span = None if self.begin_span is None else self.begin_span(self.inbox.group, message)
+        task = _InHand(delivery, message, time.time(), span)
         outcome, error = "cancelled", ""
         try:
             outcome, error = await self._run(task, call)
@@ -103,6 +116,8 @@ class Handling:
             attempt += 1
             try:
                 result = await self._result(task, call)
+                if task.span is not None:
+                    result = task.span.carried_by(result)
                 fate = await self._commit(task, self.finishing.succeed, task.readable, result, task.took())
                 return (_success(result) if fate == "done" else fate), ""
             except Exception as error:  # noqa: BLE001  sorted here, once, for every stage
@@ -119,7 +134,7 @@ class Handling:
                         _log.warning("trying again", **self._place(task), after_s=round(after_s, 2), error=told(error))
                         await asyncio.sleep(after_s)
                     case Redeliver(after_s):
-                        _log.error("handler failed", **self._place(task), error=told(error), stack=_stack(error))
+                        _log.error("handler failed", **self._place(task), error=told(error), stack=stack(error))
                         await self._hand_back(task.delivery, after_s)
                         return "redelivered", told(error)
                     case GiveUp(reason):
@@ -149,7 +164,7 @@ class Handling:
     async def _give_up(self, task: _InHand, error: Exception, reason: str) -> tuple[str, str]:
         text = told(error)
         if reason == "bug":
-            _log.error("handler failed for good", **self._place(task), error=text, stack=_stack(error))
+            _log.error("handler failed for good", **self._place(task), error=text, stack=stack(error))
             text = f"internal error after {task.delivery.deliveries} deliveries: {text}"
         try:
             if reason == "deadline" and task.command is not None:
@@ -160,7 +175,7 @@ class Handling:
             fail = partial(self.finishing.fail, error=text, reason=reason, took=task.took())
             fate = await self._commit(task, fail, task.readable)
         except Exception as worse:  # noqa: BLE001  nothing may stay in the inbox for ever
-            _log.error("can't be given up properly", **self._place(task), error=told(worse), stack=_stack(worse))
+            _log.error("can't be given up properly", **self._place(task), error=told(worse), stack=stack(worse))
             fate = await self._commit(task, partial(self.finishing.bury, error=text, reason=reason))
         if fate == "done" and self.inbox.name != "gateway":
             DEAD_LETTERS.labels(self.inbox.group, reason).inc()
@@ -201,6 +216,8 @@ class Handling:
             "wait_s": round(took.wait_s, 4),
             "seconds": round(took.work_s, 4),
         }
+        if task.span is not None:
+            task.span.end(facts)
         if error:
             _log.warning("delivery", **facts, error=error)
         else:
@@ -229,7 +246,7 @@ def _passes(error: Exception) -> bool:
     )
 
 
-def _stack(error: BaseException) -> list[str]:
+def stack(error: BaseException) -> list[str]:
     """Where it happened, without the error's own text."""
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)[-8:]]
 

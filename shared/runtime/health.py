@@ -12,6 +12,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import make_wsgi_app
 
+from shared.runtime.metrics import HEALTHY
 from shared.settings import ObserveSettings
 
 STALLED_AFTER_S = 10.0
@@ -61,6 +62,7 @@ def serve_metrics(settings: ObserveSettings, pulse: Pulse) -> Iterator[int]:
         yield 0
         return
     metrics = make_wsgi_app()
+    HEALTHY.set_function(lambda: float(not pulse.complaint()))
 
     def app(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if environ["PATH_INFO"] != "/healthz":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from shared.contracts import Answered, Command, Contract
@@ -31,6 +32,31 @@ class Keys:
 
     def events(self, job_id: str) -> str:
         return f"{self.prefix}job:{job_id}:events"
+
+    def grade(self, digest: str) -> str:
+        """A judge's grade of one passage for one question."""
+        return f"{self.prefix}grade:{digest}"
+
+    def limit(self, payer: str) -> str:
+        """Begins the keys of a limit on calls to an endpoint."""
+        return f"{self.prefix}limit:{payer}"
+
+    @property
+    def control(self) -> str:
+        """Hash of the switches that operators set."""
+        return f"{self.prefix}control"
+
+    @property
+    def groundedness(self) -> str:
+        """List of the latest answers: 1 for one that held, 0 for one that didn't."""
+        return f"{self.prefix}groundedness"
+
+    def spent(self, tenant: str, day: str) -> str:
+        return f"{self.prefix}spent:{tenant}:{day}"
+
+    def spent_today(self, tenant: str) -> str:
+        """Hash of what a tenant's jobs cost that ended on this day (UTC): calls, tokens, cost."""
+        return self.spent(tenant, str(int(time.time()) // 86_400))
 
     @property
     def results(self) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,12 +33,14 @@ from redis.exceptions import RedisError, ResponseError
 from shared.runtime.delivery import Delivery, told
 from shared.runtime.handling import Handling
 from shared.runtime.logs import logger
-from shared.runtime.metrics import IN_HAND
+from shared.runtime.metrics import CAPACITY, CLAIMED, IN_HAND
 from shared.runtime.steps import Steps
 from shared.settings import RuntimeSettings
 
 _log = logger("cairn")
 
+PAUSE_LOOK_S = 0.1
+"""How often a paused subscriber looks whether it still is."""
 CLAIMS_PER_CLAIM_TIME = 4
 """How often the backlog of silent workers is looked through within one claim time."""
 
@@ -46,11 +48,20 @@ CLAIMS_PER_CLAIM_TIME = 4
 class StageSubscriber(StreamSubscriber):
     """Fetches for one inbox with `max_workers` slots."""
 
-    def __init__(self, broker: RedisBroker, handling: Handling, steps: Steps, settings: RuntimeSettings) -> None:
+    def __init__(
+        self,
+        broker: RedisBroker,
+        handling: Handling,
+        steps: Steps,
+        settings: RuntimeSettings,
+        *,
+        paused: Callable[[], bool] = lambda: False,
+    ) -> None:
         inbox = handling.inbox
         self.handling = handling
         self.steps = steps
         self.settings = settings
+        self.paused = paused
         self.stream = steps.keys.inbox(inbox.name)
         self.group = inbox.group
         self.consumer = handling.consumer
@@ -86,12 +97,14 @@ class StageSubscriber(StreamSubscriber):
         except (RedisError, OSError) as refused:  # full, or away again: the fetching loop tries on
             _log.warning("can't create the group yet", stream=self.stream, error=str(refused))
         self._post_start()
+        CAPACITY.labels(self.group).inc(self.max_workers)
         self._loops = [asyncio.create_task(self._fetch()), asyncio.create_task(self._beat())]
 
     async def stop(self) -> None:
         """Take nothing new, finish what is in hand within `grace_s`, hand back the rest, leave the group."""
         self.running = False
         self._slot_freed.set()
+        CAPACITY.labels(self.group).dec(self.max_workers)
         fetch, beat = self._loops or (None, None)
         if fetch is not None:
             # Not cancelled at once: a reply on its way would be lost, and its messages with it until they are claimed.
@@ -139,6 +152,9 @@ class StageSubscriber(StreamSubscriber):
                 await self._slot_freed.wait()
                 continue
             self._looked_at = time.monotonic()
+            if self.paused():
+                await asyncio.sleep(PAUSE_LOOK_S)
+                continue
             try:
                 deliveries = await self._claim(free) if time.monotonic() >= self._claim_due else []
                 if not deliveries:
@@ -167,6 +183,7 @@ class StageSubscriber(StreamSubscriber):
         self._claim_cursor, claimed = await self.steps.claim(
             self.handling.inbox.name, self.group, cursor=self._claim_cursor, count=count
         )
+        CLAIMED.labels(self.group).inc(len(claimed))
         if self._claim_cursor == "0-0":  # looked through: look again after a part of the claim time, not all at once
             pause_s = self.settings.claim_after_s / CLAIMS_PER_CLAIM_TIME
             self._claim_due = time.monotonic() + pause_s * (0.5 + random.random() / 2)

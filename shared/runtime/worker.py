@@ -8,8 +8,10 @@ import secrets
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from typing import TYPE_CHECKING, Any
 
 import structlog
 import uvloop
@@ -22,22 +24,34 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from shared.errors import CairnError
+from shared.runtime.common import Common, open_common
 from shared.runtime.connection import connect
+from shared.runtime.controls import Controls
 from shared.runtime.delivery import told
 from shared.runtime.embedded_redis import redis_url
-from shared.runtime.handling import Handling, HandlingMiddleware
+from shared.runtime.handling import Handling, HandlingMiddleware, stack
 from shared.runtime.health import Pulse, serve_metrics
-from shared.runtime.keys import Keys
+from shared.runtime.keys import INBOXES, Keys
 from shared.runtime.logs import logger, set_up_logs
-from shared.runtime.metrics import STREAM_PENDING, STREAM_WAITING
+from shared.runtime.metrics import (
+    EVENT_LOOP_LAG_SECONDS,
+    JOBS_RUNNING,
+    STREAM_OLDEST_SECONDS,
+    STREAM_PENDING,
+    STREAM_WAITING,
+    start_at_zero,
+)
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.steps import Steps
 from shared.runtime.subscriber import StageSubscriber, decode_entry, end_tasks, parse_entry
 from shared.settings import HomeSettings, ObserveSettings, RedisSettings, RuntimeSettings
 
+if TYPE_CHECKING:  # an extra
+    from shared.runtime.tracing import BeginSpan
+
 _log = logger("cairn")
 
-OpenStage = Callable[[], AbstractAsyncContextManager[Stage]]
+OpenStage = Callable[[Common], AbstractAsyncContextManager[Stage]]
 
 SUPPORTED_FASTSTREAM = "0.7."
 GAUGES_EVERY_S = 2.0
@@ -48,7 +62,15 @@ class Worker:
     """One process of one stage."""
 
     def __init__(
-        self, stage: Stage, url: str, keys: Keys, settings: RuntimeSettings, consumer: str | None = None
+        self,
+        stage: Stage,
+        url: str,
+        keys: Keys,
+        settings: RuntimeSettings,
+        *,
+        consumer: str | None = None,
+        controls: Controls | None = None,
+        begin_span: BeginSpan | None = None,
     ) -> None:
         if not __version__.startswith(SUPPORTED_FASTSTREAM):
             raise RuntimeError(
@@ -57,6 +79,8 @@ class Worker:
             )
         self.stage = stage
         self.settings = settings
+        self.controls = controls or Controls()
+        self.begin_span = begin_span
         self.consumer = consumer or consumer_name(stage.name)
         # No type conversion by FastStream (messages arrive typed) and no access log (one canonical line is ours).
         self.broker = RedisBroker(
@@ -78,6 +102,7 @@ class Worker:
             lifespan=self._beside,
         )
         self._broken: BaseException | None = None
+        start_at_zero(stage.name)
 
     async def run(self) -> int:
         """Serve until SIGTERM or SIGINT. Answers the exit code: 0 after a clean stop, 1 after a bug."""
@@ -89,8 +114,10 @@ class Worker:
         return 0 if self._broken is None else 1
 
     def _subscribe(self, inbox: Inbox) -> StageSubscriber:
-        handling = Handling(inbox, self.steps, self.settings, self.consumer)
-        subscriber = StageSubscriber(self.broker, handling, self.steps, self.settings)
+        handling = Handling(inbox, self.steps, self.settings, self.consumer, self.begin_span)
+        subscriber = StageSubscriber(
+            self.broker, handling, self.steps, self.settings, paused=lambda: self.controls.paused(self.stage.name)
+        )
         Registrator.subscriber(self.broker, subscriber)
         subscriber.add_call(parser_=parse_entry, decoder_=decode_entry, dependencies_=())
 
@@ -111,7 +138,10 @@ class Worker:
     @asynccontextmanager
     async def _beside(self) -> AsyncIterator[None]:
         """Everything that runs beside the subscribers; if any of it breaks, the worker ends with exit code 1."""
-        chores = [self._watch(), self._gauges(), self._janitor(), *(chore(self.steps) for chore in self.stage.chores)]
+        with suppress(RedisError, OSError):  # a stage that is paused takes nothing from its first moment on
+            await self.controls.look(self.steps)
+        own = [self._watch(), self._gauges(), self._janitor(), self.controls.follow(self.steps)]
+        chores = [*own, *(chore(self.steps) for chore in self.stage.chores)]
         tasks = [asyncio.ensure_future(chore) for chore in chores]
         for task in tasks:
             task.add_done_callback(self._chore_ended)
@@ -127,7 +157,7 @@ class Worker:
             self._break(error)
 
     def _break(self, error: BaseException) -> None:
-        _log.error("the worker is broken and ends", error=told(error), exc_info=error)
+        _log.error("the worker is broken and ends", error=told(error), stack=stack(error))
         self._broken = error
         self.app.exit()
 
@@ -142,20 +172,35 @@ class Worker:
                 if subscriber.failure is not None:
                     self._break(subscriber.failure)
                     return
+            slept_at = time.monotonic()
             await asyncio.sleep(0.5)
+            EVENT_LOOP_LAG_SECONDS.observe(max(0.0, time.monotonic() - slept_at - 0.5))
 
     async def _gauges(self) -> None:
+        """Each worker tells of its own inboxes. The gateway tells of all: a stage without workers can't."""
+        gateway = self.stage.name == "gateway"
+        inboxes = list(INBOXES) if gateway else [inbox.name for inbox in self.stage.inboxes]
         while True:
-            for subscriber in self.subscribers:
-                try:
-                    length = await self.redis.xlen(subscriber.stream)
-                    pending = (await self.redis.xpending(subscriber.stream, subscriber.group))["pending"]
-                except (RedisError, OSError):
-                    continue  # the readers report that Redis is away
-                # XINFO's lag turns null when finished entries are deleted; length minus pending is exact.
-                STREAM_WAITING.labels(subscriber.handling.inbox.name).set(max(0, length - pending))
-                STREAM_PENDING.labels(subscriber.handling.inbox.name).set(pending)
+            for name in inboxes:
+                with suppress(RedisError, OSError):  # the readers report that Redis is away
+                    await self._gauge(name)
+            if gateway:
+                with suppress(RedisError, OSError):
+                    JOBS_RUNNING.set(await self.redis.zcard(self.steps.keys.deadlines))
             await asyncio.sleep(GAUGES_EVERY_S)
+
+    async def _gauge(self, name: str) -> None:
+        redis: Any = self.redis
+        stream = self.steps.keys.inbox(name)
+        length, pending = await redis.xlen(stream), await redis.xpending(stream, INBOXES[name])
+        # XINFO's lag turns null when finished entries are deleted; length minus pending is exact.
+        waiting = max(0, length - pending["pending"])
+        # What was delivered is older than what was not.
+        oldest = pending["min"] or (waiting and next((found[0] for found in await redis.xrange(stream, count=1)), None))
+        STREAM_WAITING.labels(name).set(waiting)
+        STREAM_PENDING.labels(name).set(pending["pending"])
+        added_at = int(oldest.partition(b"-")[0]) / 1000 if oldest else time.time()
+        STREAM_OLDEST_SECONDS.labels(name).set(max(0.0, time.time() - added_at))
 
     async def _janitor(self) -> None:
         while True:
@@ -210,9 +255,18 @@ def _run(open_stage: OpenStage, observe: ObserveSettings) -> int:
 
 
 async def _serve(open_stage: OpenStage, observe: ObserveSettings) -> int:
-    settings, redis = RuntimeSettings(), RedisSettings()
-    async with open_stage() as stage:
-        worker = Worker(stage, redis_url(redis, HomeSettings()), Keys(redis.topic_prefix), settings)
-        structlog.contextvars.bind_contextvars(worker=worker.consumer)
-        with serve_metrics(observe, worker.pulse):
-            return await worker.run()
+    async with open_common() as common, open_stage(common) as stage:
+        url = redis_url(RedisSettings(), HomeSettings())
+        with _tracing(observe, stage.name) as begin_span:
+            worker = Worker(stage, url, common.keys, common.settings, controls=common.controls, begin_span=begin_span)
+            structlog.contextvars.bind_contextvars(worker=worker.consumer)
+            with serve_metrics(observe, worker.pulse):
+                return await worker.run()
+
+
+def _tracing(observe: ObserveSettings, stage: str) -> AbstractContextManager[BeginSpan | None]:
+    if observe.traces is None:
+        return nullcontext()
+    from shared.runtime.tracing import exporting  # noqa: PLC0415  an extra
+
+    return exporting(observe.traces, stage)

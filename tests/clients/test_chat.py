@@ -12,11 +12,22 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shared.clients.breaker import CircuitBreaker
-from shared.clients.chat import Completion, HttpChat, NoCompletion, completion_or_reason, open_chat, read_completion
-from shared.clients.http import Endpoint, JsonService, RequestRefused, retry_after_s, sort_status
+from shared.clients.breaker import BREAKER_OPEN, CircuitBreaker, RetryBudget
+from shared.clients.chat import (
+    ChatModel,
+    Completion,
+    HttpChat,
+    NoCompletion,
+    ReplySchema,
+    completion_or_reason,
+    open_chat,
+    read_completion,
+)
+from shared.clients.hedging import Hedge
+from shared.clients.http import JsonService
+from shared.clients.status import Endpoint, RequestRefused, retry_after_s, sort_status
 from shared.errors import InvalidModelReply, Misconfigured, ModelUnavailable, SearchUnavailable
-from shared.settings import LlmSettings
+from shared.settings import FallbackModel, LlmSettings
 from tests.support.mock_openai import Answer, MockOpenAI, completion
 
 ASK = [{"role": "user", "content": "Why?"}]
@@ -32,13 +43,14 @@ async def chatting(mock: MockOpenAI, **options: Any) -> AsyncIterator[HttpChat]:
         await chat.aclose()
 
 
-async def say(chat: HttpChat, timeout_s: float = 5.0) -> Completion:
+async def say(chat: ChatModel, timeout_s: float = 5.0) -> Completion:
     return await chat.complete(ASK, max_tokens=16, timeout_s=timeout_s)
 
 
 async def test_asks_as_openai_clients_do() -> None:
+    schema = {"type": "object", "properties": {"why": {"type": "string"}}}
     async with MockOpenAI() as mock, chatting(mock) as chat:
-        said = await chat.complete(ASK, max_tokens=16, response_format={"type": "json_object"}, timeout_s=5)
+        said = await chat.complete(ASK, max_tokens=16, schema=ReplySchema("why", schema), timeout_s=5)
     assert (said.prompt_tokens, said.completion_tokens, said.estimated, said.finish_reason) == (100, 20, False, "stop")
     assert mock.headers[0]["authorization"] == "Bearer sk-secret"
     assert mock.requests == [
@@ -47,7 +59,10 @@ async def test_asks_as_openai_clients_do() -> None:
             "messages": ASK,
             "max_tokens": 16,
             "temperature": 0.0,
-            "response_format": {"type": "json_object"},
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "why", "strict": True, "schema": schema},
+            },
         }
     ]
 
@@ -154,7 +169,7 @@ async def test_calls_in_flight_are_bounded_and_waiting_counts() -> None:
 
 async def test_a_dead_endpoint_is_left_alone_for_a_while() -> None:
     now = [0.0]
-    breaker = CircuitBreaker(failures=2, cool_down_s=5, clock=lambda: now[0])
+    breaker = CircuitBreaker("test", failures=2, cool_down_s=5, clock=lambda: now[0])
     async with MockOpenAI() as mock, chatting(mock, breaker=breaker) as chat:
         mock.next_answers.extend([Answer.fault(500), Answer.fault(500), Answer.fault(500)])
         for _ in range(4):
@@ -167,9 +182,34 @@ async def test_a_dead_endpoint_is_left_alone_for_a_while() -> None:
             with pytest.raises(ModelUnavailable):
                 await say(chat)
         assert len(mock.requests) == 3
+        assert BREAKER_OPEN.labels("test")._value.get() == 1
         now[0] = 12.0
         await say(chat)
         await say(chat)
+        assert BREAKER_OPEN.labels("test")._value.get() == 0
+
+
+async def test_a_reply_that_nobody_needs_is_tried_again_only_while_retries_are_few() -> None:
+    async def fail(chat: ChatModel, needed: bool) -> None:
+        with pytest.raises(ModelUnavailable):
+            await chat.complete(ASK, max_tokens=8, timeout_s=10, needed=lambda: needed)
+
+    busy = Answer.fault(429, Retry_After="0")
+    async with MockOpenAI(script=lambda _: busy) as mock, chatting(mock, attempts=2, concurrency=30) as chat:
+        await asyncio.gather(*(fail(chat, needed=False) for _ in range(60)))
+        spared = len(mock.requests)
+        await asyncio.gather(*(fail(chat, needed=True) for _ in range(30)))
+    assert 60 + 20 <= spared <= 60 + 20 + 12  # twenty to begin with, and a fifth of the calls
+    assert len(mock.requests) - spared == 60
+
+
+def test_retries_are_earned_by_calls() -> None:
+    budget = RetryBudget(share=0.5, reserve=2)
+    assert [budget.take() for _ in range(3)] == [True, True, False]
+    budget.called()
+    assert not budget.take()
+    budget.called()
+    assert budget.take()
 
 
 async def test_cancelling_a_call_frees_its_slot() -> None:
@@ -181,6 +221,81 @@ async def test_cancelling_a_call_frees_its_slot() -> None:
             await call
         mock.latency_s = 0
         await say(chat, timeout_s=1)
+
+
+# --- several endpoints -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer.fault(500), Answer.fault(401), Answer.fault(400, "context too long"), Answer(raw=b"<html>")]
+)
+async def test_the_next_endpoint_is_asked_where_one_fails_each_with_its_own_key(answer: Answer) -> None:
+    async with MockOpenAI(script=lambda _: answer) as broken, MockOpenAI(script=lambda _: Answer("fine")) as spare:
+        settings = LlmSettings(
+            base_url=broken.base_url,
+            api_key=SecretStr("sk-first"),
+            model="m-1",
+            fallbacks=(FallbackModel(base_url=spare.base_url, model="m-2"),),
+            _env_file=None,
+        )
+        chat = open_chat(settings, attempts=1)
+        assert chat is not None
+        assert chat.name == "m-1 or m-2"
+        assert (await say(chat)).text == "fine"
+        await chat.aclose()
+    assert (broken.requests[0]["model"], spare.requests[0]["model"]) == ("m-1", "m-2")
+    assert "authorization" not in spare.headers[0]
+
+
+async def test_a_silent_endpoint_leaves_time_for_the_next() -> None:
+    async with MockOpenAI(latency_s=30) as silent, MockOpenAI() as spare:
+        chat = open_chat(
+            LlmSettings(base_url=silent.base_url, fallbacks=(FallbackModel(base_url=spare.base_url),), _env_file=None)
+        )
+        assert chat is not None
+        await say(chat, timeout_s=1.0)
+        await chat.aclose()
+    assert len(spare.requests) == 1
+
+
+async def test_where_all_fail_the_first_is_the_one_to_mend() -> None:
+    async with (
+        MockOpenAI(script=lambda _: Answer.fault(401)) as one,
+        MockOpenAI(script=lambda _: Answer.fault(503)) as two,
+    ):
+        settings = LlmSettings(base_url=one.base_url, fallbacks=(FallbackModel(base_url=two.base_url),), _env_file=None)
+        chat = open_chat(settings, attempts=1)
+        assert chat is not None
+        with pytest.raises(Misconfigured, match="CAIRN_LLM_API_KEY"):
+            await say(chat)
+        await chat.aclose()
+
+
+# --- late replies ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_late_reply_is_asked_for_again_and_the_first_good_one_counts() -> None:
+    async with MockOpenAI() as mock, chatting(mock, hedge=Hedge()) as chat:
+        for _ in range(20):
+            await say(chat)
+        mock.next_answers.append(Answer("late", latency_s=20))
+        started = time.monotonic()
+        said = await say(chat, timeout_s=30)
+        assert said.text != "late"
+        assert time.monotonic() - started < 10
+        assert len(mock.requests) == 22
+
+
+async def test_no_second_call_where_all_slots_are_taken_or_the_first_fails() -> None:
+    async with MockOpenAI() as mock, chatting(mock, hedge=Hedge(), concurrency=1) as chat:
+        for _ in range(20):
+            await say(chat)
+        mock.next_answers.append(Answer("late", latency_s=0.5))
+        assert (await say(chat)).text == "late"
+        mock.next_answers.append(Answer.fault(500))
+        with pytest.raises(ModelUnavailable):
+            await say(chat)
+    assert len(mock.requests) == 22
 
 
 def test_content_parts_reasoning_and_uncounted_tokens() -> None:

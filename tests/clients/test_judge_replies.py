@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.clients.chat import message_text, without_reasoning
-from shared.clients.judge.replies import read_grade, read_score
+from shared.clients.chat.replies import message_text, without_reasoning
+from shared.clients.judge.replies import read_grade, read_grades, read_score
 
 REAL_REPLIES = Path(__file__).parents[3] / "shared" / "data" / "judge_replies.jsonl"
 
@@ -137,3 +137,36 @@ def test_no_number_outside_the_range_becomes_a_score(number: float) -> None:
 )
 def test_reasoning_is_taken_out(text: str, left: str) -> None:
     assert without_reasoning(text) == left
+
+
+# --- replies to a batch ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "scores"),
+    [
+        ('{"grades": [{"id": 2, "score": 0.2}, {"id": 1, "score": 0.1}]}', [0.1, 0.2]),
+        ('[{"id": "1", "score": 0.1}, {"id": " 2 ", "score": "20 %"}]', [0.1, 0.2]),
+        ('<think>h</think>So:\n```\n{"grades": [{"id": 1, "score": .1,}, {\'id\': 2, "score": 0.2}]}\n```', [0.1, 0.2]),
+        ('{"grades": [{"id": 1, "score": 0.1}]}', [0.1, None]),
+        ('{"grades": [{"id": 1, "score": 0.1}, {"id": 1, "score": 0.1}, {"id": 2, "score": 0.2}]}', [None, 0.2]),
+        ('{"grades": [{"id": 1, "score": 0.1}, {"id": 3, "score": 0.2}]}', [None, None]),
+        ('{"grades": [{"id": 1, "score": 1.5}, {"id": 2, "score": 0.2}]}', [None, 0.2]),
+        ('{"grades": [{"score": 0.1}, {"score": 0.2}]}', [None, None]),
+        ('{"grades": [{"id": 1, "score": 0.1}, {"id": 2, "score": 0.2', [0.1, None]),  # cut off: perhaps 0.25
+        ('{"grades": [{"id": true, "score": 0.1}, {"id": 2, "score": 0.2}]}', [None, None]),
+        ("1: 0.1, 2: 0.2", [None, None]),
+        ("", [None, None]),
+        ("[[[[", [None, None]),
+    ],
+)  # fmt: skip
+def test_in_a_batch_each_number_counts_once_or_not_at_all(reply: str, scores: list[float | None]) -> None:
+    grades = read_grades(reply, 2)
+    assert [grade.score for grade in grades] == scores
+    assert all(grade.reason or grade.score is not None for grade in grades)
+
+
+@given(st.text(max_size=300) | st.recursive(st.none() | st.floats() | st.integers() | st.text(), st.lists).map(repr))
+def test_whatever_a_batch_reply_is_its_grades_are_scores_or_none(text: str) -> None:
+    for grade in read_grades(text, 3):
+        assert grade.score is None or 0 <= grade.score <= 1

@@ -1,97 +1,45 @@
-"""SearXNG's client, over real HTTP on loopback."""
+"""SearXNG as the web search, over real HTTP on loopback; what every provider shares is tested with it."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from pydantic import SecretStr
 
-from services.websearch.decision import passages_of
-from shared.clients.web import MAX_REPLY_BYTES, MAX_SNIPPET_CHARS, SearxngSearch, open_web_search
+from shared.cli.doctor import look_at_web
+from shared.clients.web import open_web_search
+from shared.clients.web.asking import MAX_REPLY_BYTES
+from shared.clients.web.model import MAX_SNIPPET_CHARS, Domains, Hit, page_key, pages_of
 from shared.contracts import WebPage
 from shared.errors import InvalidModelReply, Misconfigured, SearchUnavailable
 from shared.settings import WebSettings
-from tests.support.bus import header
-
-
-@dataclass
-class Site:
-    """An HTTP server that gives every request the same answer, and remembers the paths."""
-
-    body: bytes
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
-    silent: bool = False
-    cut: bool = False
-    base_url: str = ""
-    paths: list[str] = field(default_factory=list)
-
-
-@asynccontextmanager
-async def serving(body: bytes | Any, **fields: Any) -> AsyncIterator[Site]:
-    """A site on loopback; a body that is not bytes goes out as JSON."""
-    site = Site(body if isinstance(body, bytes) else json.dumps(body).encode(), **fields)
-    tasks: set[asyncio.Task[None] | None] = set()
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.current_task())
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            site.paths.append(head.split(b" ", 2)[1].decode())
-            if site.silent:
-                await asyncio.Event().wait()
-            if not site.cut:
-                headers = {"Content-Length": str(len(site.body)), "Connection": "close", **site.headers}
-                lines = [f"HTTP/1.1 {site.status} Mock", *(f"{name}: {value}" for name, value in headers.items())]
-                writer.write("\r\n".join([*lines, "", ""]).encode() + site.body)
-                await writer.drain()
-        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            pass  # the client or the test is done
-        finally:
-            writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    site.base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
-        yield site
-    finally:
-        server.close()
-        for task in tasks:
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+from tests.support.mock_web_search import MockWebSearch, Reply, found, searxng
 
 
 async def search(
-    site: Site, query: str = "tents", *, language: str = "en", limit: int = 5, **fields: Any
+    site: MockWebSearch | str,
+    query: str = "tents",
+    *,
+    language: str = "en",
+    limit: int = 5,
+    patience_s: float = 10.0,
+    **fields: Any,
 ) -> list[WebPage]:
-    client = SearxngSearch(WebSettings(provider="searxng", **{"base_url": site.base_url, **fields}))
+    base_url = site if isinstance(site, str) else site.base_url
+    web = open_web_search(WebSettings(provider="searxng", **{"base_url": base_url, **fields}))
+    assert web is not None
     try:
-        return list(await client.search(query, language=language, limit=limit))
+        return list(await web.search(query, language=language, limit=limit, timeout_s=patience_s))
     finally:
-        await client.aclose()
-
-
-def hit(url: str = "https://example.org/tents", title: str = "Tents", content: str = "A tent is a shelter.") -> Any:
-    """A result as SearXNG gives it, with some of the fields that nobody reads."""
-    return {"url": url, "title": title, "content": content, "engine": "mojeek", "score": 1.5, "parsed_url": ["https"]}
-
-
-def reply(*hits: Any, **fields: Any) -> dict[str, Any]:
-    return {"query": "tents", "number_of_results": 0, "results": list(hits), "unresponsive_engines": [], **fields}
+        await web.aclose()
 
 
 # --- good replies --------------------------------------------------------------------------------------------------
 
 
 async def test_hits_become_pages_in_the_engines_order() -> None:
-    async with serving(reply(hit(), hit("http://example.net/", " Gear ", " Всё о палатках. "))) as site:
+    async with MockWebSearch(searxng(found(), found("http://example.net/", " Gear ", " Всё о палатках. "))) as site:
         pages = await search(site)
     assert pages == [
         WebPage(url="https://example.org/tents", title="Tents", snippet="A tent is a shelter."),
@@ -100,51 +48,97 @@ async def test_hits_become_pages_in_the_engines_order() -> None:
 
 
 async def test_the_request_is_searxngs() -> None:
-    async with serving(reply()) as site:
+    async with MockWebSearch(searxng()) as site:
         await search(site, "où est-ce & pourquoi?", language="fr", base_url=f"{site.base_url}/searx/")
-    (path,) = site.paths
-    assert urlsplit(path).path == "/searx/search"
-    assert parse_qs(urlsplit(path).query) == {
-        "q": ["où est-ce & pourquoi?"],
-        "format": ["json"],
-        "language": ["fr"],
-        "safesearch": ["1"],
-    }
+    (asked,) = site.asked
+    assert (asked.method, asked.path) == ("GET", "/searx/search")
+    assert asked.parameters == {"q": "où est-ce & pourquoi?", "format": "json", "language": "fr", "safesearch": "1"}
+
+
+async def test_region_and_safe_search_are_settings() -> None:
+    async with MockWebSearch(searxng()) as site:
+        await search(site, language="fr", region="be", safe_search="strict")
+    assert (site.asked[0].parameters["language"], site.asked[0].parameters["safesearch"]) == ("fr-BE", "2")
+
+
+async def test_name_and_password_of_a_proxy_stand_in_the_address() -> None:
+    async with MockWebSearch(searxng(found())) as site:
+        assert await search(site, base_url=site.base_url.replace("://", "://ada:secret@"))
+        site.reply = Reply(status=401)
+        with pytest.raises(Misconfigured, match="CAIRN_WEB_BASE_URL") as refused:
+            await search(site, base_url=site.base_url.replace("://", "://ada:secret@"))
+    assert site.asked[0].headers["authorization"].startswith("Basic ")
+    assert "secret" not in str(refused.value)
 
 
 async def test_no_more_pages_than_asked_for() -> None:
-    async with serving(reply(*(hit(f"https://example.org/{n}") for n in range(30)))) as site:
+    async with MockWebSearch(searxng(*(found(f"https://example.org/{n}") for n in range(30)))) as site:
         pages = await search(site, limit=3)
     assert [page.url for page in pages] == [f"https://example.org/{n}" for n in range(3)]
 
 
 async def test_nothing_found_is_an_answer() -> None:
-    async with serving(reply()) as site:
+    async with MockWebSearch(searxng()) as site:
         assert await search(site) == []
 
 
 async def test_silent_engines_do_not_matter_where_others_answered() -> None:
-    async with serving(reply(hit(), unresponsive_engines=[["bing", "timeout"]])) as site:
+    async with MockWebSearch(searxng(found(), unresponsive=[["bing", "timeout"]])) as site:
         assert len(await search(site)) == 1
 
 
-async def test_a_page_counts_once_with_its_best_rank() -> None:
-    async with serving(reply(hit(content="first"), hit("https://b.example/"), hit(content="again"))) as site:
+# --- what counts as a page -----------------------------------------------------------------------------------------
+
+SAME_PAGE = [
+    "http://example.org/tents",
+    "https://www.example.org/tents",
+    "https://EXAMPLE.org:443/tents",
+    "https://example.org/tents/",
+    "https://example.org/tents#sizes",
+    "https://example.org/tents?utm_source=mail&fbclid=1",
+]
+
+
+@pytest.mark.parametrize("url", SAME_PAGE)
+async def test_a_page_counts_once_with_its_best_rank_and_its_own_address(url: str) -> None:
+    async with MockWebSearch(searxng(found(url, content="first"), found("https://b.example/"), found())) as site:
         pages = await search(site)
-    assert [page.snippet for page in pages] == ["first", "A tent is a shelter."]
+    assert [(page.url, page.snippet) for page in pages] == [
+        (url, "first"),
+        ("https://b.example/", "A tent is a shelter."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("https://example.org/tents?page=1", "https://example.org/tents?page=2"),
+        ("https://example.org/Tents", "https://example.org/tents"),
+        ("https://a.example.org/tents", "https://b.example.org/tents"),
+        ("https://example.org:8443/tents", "https://example.org/tents"),
+    ],
+)
+def test_different_pages_stay_different(one: str, other: str) -> None:
+    assert page_key(one) != page_key(other)
+
+
+def test_parameters_count_in_any_order() -> None:
+    assert page_key("https://example.org/?a=1&b=2") == page_key("https://example.org/?b=2&a=1")
 
 
 NOT_A_PAGE = [
-    pytest.param(hit("javascript:alert(1)"), id="javascript"),
-    pytest.param(hit("JaVaScRiPt:alert(1)//https://example.org"), id="javascript, hidden"),
-    pytest.param(hit("data:text/html,<script>"), id="data"),
-    pytest.param(hit("file:///etc/passwd"), id="file"),
-    pytest.param(hit("ftp://example.org/"), id="ftp"),
-    pytest.param(hit("//example.org/"), id="no scheme"),
-    pytest.param(hit(""), id="no address"),
-    pytest.param(hit("http://[not-an-address/"), id="broken address"),
-    pytest.param(hit(content=" \n"), id="no excerpt"),
+    pytest.param(found("javascript:alert(1)"), id="javascript"),
+    pytest.param(found("JaVaScRiPt:alert(1)//https://example.org"), id="javascript, hidden"),
+    pytest.param(found("data:text/html,<script>"), id="data"),
+    pytest.param(found("file:///etc/passwd"), id="file"),
+    pytest.param(found("ftp://example.org/"), id="ftp"),
+    pytest.param(found("//example.org/"), id="no scheme"),
+    pytest.param(found(""), id="no address"),
+    pytest.param(found("http://[not-an-address/"), id="broken address"),
+    pytest.param(found("http://example.org:port/"), id="broken port"),
+    pytest.param(found("https://example.org/" + "x" * 5_000), id="an address of pages"),
     pytest.param({"url": None, "title": None, "content": None}, id="nulls"),
+    pytest.param({"url": ["https://example.org/"], "title": 7, "content": {}}, id="other types"),
     pytest.param({}, id="empty"),
     pytest.param("https://example.org/", id="a string"),
     pytest.param(None, id="null"),
@@ -153,44 +147,67 @@ NOT_A_PAGE = [
 
 @pytest.mark.parametrize("bad", NOT_A_PAGE)
 async def test_what_is_no_page_is_left_out(bad: Any) -> None:
-    async with serving(reply(bad, hit("https://good.example/"))) as site:
+    async with MockWebSearch(searxng(bad, found("https://good.example/"))) as site:
         pages = await search(site)
     assert [page.url for page in pages] == ["https://good.example/"]
 
 
-async def test_a_page_without_a_title_is_called_by_its_address() -> None:
-    async with serving(reply(hit(title=""))) as site:
+async def test_a_page_without_a_title_is_called_by_its_address_and_one_without_excerpt_can_still_be_read() -> None:
+    async with MockWebSearch(searxng(found(title="", content=" \n"))) as site:
         (page,) = await search(site)
-    assert page.title == page.url
+    assert (page.title, page.snippet) == (page.url, "")
 
 
-async def test_a_long_excerpt_is_cut() -> None:
-    async with serving(reply(hit(content="x" * 50_000))) as site:
+async def test_long_texts_are_cut() -> None:
+    async with MockWebSearch(searxng(found(title="t\n" * 5_000, content="x" * 50_000))) as site:
         (page,) = await search(site)
-    assert len(page.snippet) == MAX_SNIPPET_CHARS
+    assert (len(page.title), len(page.snippet)) == (300, MAX_SNIPPET_CHARS)
+    assert "\n" not in page.title
 
 
 async def test_half_a_character_does_not_break_the_job() -> None:
     """JSON can escape half of a surrogate pair; such text can't be written as UTF-8, so not into a stream either."""
-    async with serving(
-        b'{"results":[{"url":"https://a.example/\\ud800","title":"\\udc00","content":"a\\ud83d"}]}'
-    ) as site:
-        pages = await search(site)
-    for passage in passages_of(pages, header()):
-        passage.model_dump_json()
+    half = b'{"results":[{"url":"https://a.example/\\ud800","title":"\\udc00","content":"a\\ud83d"}]}'
+    async with MockWebSearch(Reply(half)) as site:
+        (page,) = await search(site)
+    page.model_dump_json().encode()
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "kept"),
+    [
+        ((), (), ["example.org", "shop.example.org", "notexample.org"]),
+        (("example.org",), (), ["example.org", "shop.example.org"]),
+        ((), ("example.org",), ["notexample.org"]),
+        (("example.org",), ("shop.example.org",), ["example.org"]),
+    ],
+)
+def test_domains_are_admitted_or_not_with_what_is_below_them(
+    allowed: tuple[str, ...], denied: tuple[str, ...], kept: list[str]
+) -> None:
+    hosts = ["example.org", "shop.EXAMPLE.org.", "notexample.org"]
+    pages = pages_of([Hit(f"https://{host}/", "", "") for host in hosts], Domains(allowed, denied), 10)
+    assert [page.url.removeprefix("https://").rstrip("./").lower() for page in pages] == kept
+
+
+async def test_domain_lists_are_settings() -> None:
+    hits = [found(f"https://{host}/") for host in ("a.example", "b.example", "c.example")]
+    async with MockWebSearch(searxng(*hits)) as site:
+        pages = await search(site, allow_domains="A.example, b.example", deny_domains="b.example")
+    assert [page.url for page in pages] == ["https://a.example/"]
 
 
 # --- bad replies ---------------------------------------------------------------------------------------------------
 
 
 async def test_403_names_the_line_of_settings_yml() -> None:
-    async with serving(b"<h1>403 Forbidden</h1>", status=403) as site:
+    async with MockWebSearch(Reply(b"<h1>403 Forbidden</h1>", status=403)) as site:
         with pytest.raises(Misconfigured, match=r"json.*search: formats:.*settings\.yml"):
             await search(site)
 
 
 async def test_429_tells_how_long_to_wait() -> None:
-    async with serving(b"Too Many Requests", status=429, headers={"Retry-After": "7"}) as site:
+    async with MockWebSearch(Reply(b"Too Many Requests", status=429, headers={"Retry-After": "7"})) as site:
         with pytest.raises(SearchUnavailable, match="429") as away:
             await search(site)
     assert away.value.retry_after_s == 7.0
@@ -198,16 +215,17 @@ async def test_429_tells_how_long_to_wait() -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 async def test_a_broken_server_is_worth_another_try(status: int) -> None:
-    async with serving(b"oops", status=status) as site:
+    async with MockWebSearch(Reply(b"oops", status=status)) as site:
         with pytest.raises(SearchUnavailable, match=str(status)):
             await search(site)
 
 
-@pytest.mark.parametrize("status", [302, 401, 404])
-async def test_a_wrong_address_or_key_names_its_setting(status: int) -> None:
-    async with serving(b"", status=status, headers={"Location": "http://elsewhere.example/"}) as site:
-        with pytest.raises(Misconfigured, match="CAIRN_WEB_"):
+@pytest.mark.parametrize("status", [302, 401, 402, 404, 405])
+async def test_a_wrong_address_names_its_setting_and_no_other(status: int) -> None:
+    async with MockWebSearch(Reply(status=status, headers={"Location": "http://elsewhere.example/"})) as site:
+        with pytest.raises(Misconfigured, match="CAIRN_WEB_BASE_URL") as wrong:
             await search(site)
+    assert not any(name in str(wrong.value) for name in ("MODEL", "/v1", "API_KEY"))
 
 
 UNREADABLE = [
@@ -220,12 +238,13 @@ UNREADABLE = [
     pytest.param(b"{}", id="no results"),
     pytest.param(b'{"results": null}', id="null results"),
     pytest.param(b'{"results": 7}', id="a number of results"),
+    pytest.param(b'{"results": {"url": "https://example.org/"}}', id="an object of results"),
 ]
 
 
 @pytest.mark.parametrize("body", UNREADABLE)
 async def test_what_is_not_searxngs_json_is_said_so(body: bytes) -> None:
-    async with serving(body) as site:
+    async with MockWebSearch(Reply(body)) as site:
         with pytest.raises(InvalidModelReply, match="CAIRN_WEB_BASE_URL"):
             await search(site)
 
@@ -241,38 +260,50 @@ SILENT_ENGINES = [
 
 @pytest.mark.parametrize(("engines", "named"), SILENT_ENGINES)
 async def test_no_hits_because_the_engines_are_silent_is_worth_another_try(engines: Any, named: str) -> None:
-    async with serving(reply(unresponsive_engines=engines)) as site:
+    async with MockWebSearch(Reply({"results": [], "unresponsive_engines": engines})) as site:
         with pytest.raises(SearchUnavailable, match=named):
             await search(site)
 
 
-async def test_a_huge_reply_is_refused() -> None:
-    async with serving(reply(hit(content="x" * MAX_REPLY_BYTES))) as site:
+async def test_a_reply_without_end_is_left_at_its_bound() -> None:
+    async with MockWebSearch(Reply(b" " * 65_536, endless=True)) as site:
         with pytest.raises(InvalidModelReply, match=str(MAX_REPLY_BYTES)):
             await search(site)
+    assert site.sent_bytes < 8 * MAX_REPLY_BYTES  # what the buffers between hold, and no more
+
+
+async def test_a_reply_is_never_unpacked() -> None:
+    """It is asked for as it is; what comes compressed all the same is no JSON."""
+    async with MockWebSearch(Reply(b"\x1f\x8b" + bytes(50), headers={"Content-Encoding": "gzip"})) as site:
+        with pytest.raises(InvalidModelReply, match="not its JSON"):
+            await search(site)
+    assert site.asked[0].headers["accept-encoding"] == "identity"
 
 
 async def test_nobody_listens() -> None:
-    async with serving(b"") as site:
-        pass
-    with pytest.raises(SearchUnavailable, match=r"SearXNG at http://127\.0\.0\.1"):
-        await search(site)
+    async with MockWebSearch(Reply()) as site:
+        base_url = site.base_url
+    with pytest.raises(SearchUnavailable, match="searxng can't be reached"):
+        await search(base_url)
 
 
-async def test_a_silent_server_is_left_in_time() -> None:
-    async with serving(b"", silent=True) as site:
-        with pytest.raises(SearchUnavailable, match="Timeout"):
-            await search(site, timeout_s=0.05)
+@pytest.mark.parametrize("bounds", [{"timeout_s": 0.05}, {"patience_s": 0.05}])
+async def test_a_silent_server_is_left_in_time(bounds: dict[str, Any]) -> None:
+    async with MockWebSearch(Reply(silent=True)) as site:
+        with pytest.raises(SearchUnavailable, match="searxng did not answer within"):
+            await search(site, **bounds)
 
 
-async def test_a_connection_that_is_cut_is_worth_another_try() -> None:
-    async with serving(b"", cut=True) as site:
-        with pytest.raises(SearchUnavailable):
-            await search(site)
+async def test_a_server_that_drips_is_left_in_time() -> None:
+    """Each byte comes in time, the whole never does."""
+    async with MockWebSearch(Reply(b" ", endless=True, pause_s=0.01)) as site:
+        with pytest.raises(SearchUnavailable, match="did not answer within"):
+            await search(site, timeout_s=0.3)
 
 
-async def test_a_reply_that_is_cut_is_worth_another_try() -> None:
-    async with serving(b'{"results":', headers={"Content-Length": "500"}) as site:
+@pytest.mark.parametrize("reply", [Reply(cut=True), Reply(b'{"results":', headers={"Content-Length": "500"})])
+async def test_what_is_cut_is_worth_another_try(reply: Reply) -> None:
+    async with MockWebSearch(reply) as site:
         with pytest.raises(SearchUnavailable):
             await search(site)
 
@@ -280,11 +311,28 @@ async def test_a_reply_that_is_cut_is_worth_another_try() -> None:
 @pytest.mark.parametrize("base_url", ["http://[bad", "http://localhost:port", "searxng:8080", "localhost"])
 async def test_an_address_that_is_none_is_an_error_that_we_know(base_url: str) -> None:
     with pytest.raises((SearchUnavailable, Misconfigured)):
-        await search(Site(b""), base_url=base_url)
+        await search(base_url)
 
 
-async def test_the_web_is_off_unless_a_provider_is_set() -> None:
-    assert open_web_search(WebSettings(provider="none", base_url="http://127.0.0.1:1")) is None
-    client = open_web_search(WebSettings(provider="searxng", base_url="http://127.0.0.1:1"))
-    assert isinstance(client, SearxngSearch)
-    await client.aclose()
+# --- the doctor ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reply", "state", "says"),
+    [
+        (searxng(), "ok", "/search"),
+        (Reply(status=403), "wrong", "`json` to `search: formats:`"),
+        (Reply(status=401), "wrong", "CAIRN_WEB_BASE_URL"),
+        (Reply(status=500), "wrong", "500"),
+    ],
+)
+async def test_the_doctor_asks_searxng_and_says_what_to_do(reply: Reply, state: str, says: str) -> None:
+    async with MockWebSearch(reply) as site:
+        finding = await look_at_web(WebSettings(provider=("searxng",), base_url=site.base_url))
+    assert (finding.state, says in finding.said) == (state, True)
+
+
+async def test_the_doctor_spends_no_searches_on_others() -> None:
+    finding = await look_at_web(WebSettings(provider=("tavily", "ddgs"), api_key=SecretStr("key")))
+    assert (finding.state, finding.said.partition(";")[0]) == ("ok", "tavily, ddgs")
+    assert (await look_at_web(WebSettings())).state == "note"

@@ -16,6 +16,7 @@ import typer
 from redis.asyncio import Redis
 from rich.console import Console
 
+from services.gateway.settings import JwtSettings
 from shared.cli import console
 from shared.contracts import (
     Answered,
@@ -33,7 +34,6 @@ from shared.errors import InvalidModelReply
 from shared.runtime.ending import end_job
 from shared.runtime.keys import INBOXES, Keys
 from shared.runtime.steps import Steps
-from shared.settings import JwtSettings
 from tests.pipeline.conftest import Cli
 from tests.runtime.test_failures import dead_letters
 from tests.support import bus

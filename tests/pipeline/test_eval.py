@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from redis.asyncio import Redis
 
 from evals.corpus import Corpus
 from evals.evaluating import Request, evaluate
@@ -23,6 +24,8 @@ from evals.loading import load
 from evals.pipeline import open_pipeline
 from evals.sheet import Sheet, read_sheet
 from shared.clients.embedder import Embedder, Vectors
+from shared.runtime.common import Common
+from shared.runtime.keys import Keys
 
 SAMPLE = Path(__file__).parents[2] / "samples" / "eval"
 RUN = "import typer; from shared.cli.evaluate import evaluate; typer.run(evaluate)"
@@ -206,6 +209,7 @@ async def test_the_handlers_have_what_the_services_give_them(tmp_path: Path, mon
     """A client that a service hands its handler is missed here, or evaluation would measure something else."""
     monkeypatch.setenv("CAIRN_DATA_DIR", str(tmp_path / "services"))
     corpus = Corpus({}, from_files=False)
+    common = Common(Redis(), Keys())  # never connects
     async with open_pipeline(corpus, tmp_path / "eval", top_k=8, vectors=None, progress=ignored) as pipeline:
         for stage, handler in {
             "rewriter": pipeline.handlers.rewrite,
@@ -214,6 +218,6 @@ async def test_the_handlers_have_what_the_services_give_them(tmp_path: Path, mon
             "generator": pipeline.handlers.generate,
         }.items():
             assert isinstance(handler, partial)
-            async with importlib.import_module(f"services.{stage}.main").open_stage() as opened:
+            async with importlib.import_module(f"services.{stage}.main").open_stage(common) as opened:
                 (bound,) = [each.handler for each in opened.inboxes if each.handler.func is handler.func]
             assert set(bound.keywords) == set(handler.keywords), stage

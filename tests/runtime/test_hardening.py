@@ -13,12 +13,12 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from services.gateway.settings import JwtSettings
 from shared.contracts import Evidence, Generate, Grade, Passage, PassageGrade, Retrieve
 from shared.runtime.connection import connect
 from shared.runtime.keys import Keys
 from shared.runtime.steps import Steps
 from shared.runtime.subscriber import end_tasks
-from shared.settings import JwtSettings
 from tests.runtime.test_failures import dead_letters
 from tests.support import bus
 from tests.support.bus import FAST, ask, outcome, pipeline, residue, running, terminals
@@ -174,7 +174,9 @@ async def test_a_zombies_late_failure_changes_nothing(redis: Redis, keys: Keys, 
         await asyncio.wait_for(started.wait(), 5)
         (entry_id,) = workers[3].subscribers[0].in_hand
         zombie = Steps(redis, keys, FAST, consumer="zombie")
-        fate = await zombie.finish("grader", "grader", entry_id, job_id="j", status="failed", outcome="{}")
+        fate = await zombie.finish(
+            "grader", "grader", entry_id, job_id="j", tenant="public", status="failed", outcome="{}"
+        )
         assert fate == "fenced"
         go_on.set()
         ended = await wait_until(lambda: outcome(redis, keys, "j"))

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Redis
 
@@ -15,6 +15,7 @@ from services.gateway.decision import read_ask
 from services.gateway.handler import admit
 from services.gateway.main import create_groups
 from services.gateway.reaper import reap
+from services.gateway.settings import JwtSettings
 from services.gateway.tokens import TokenVerifier
 from shared.contracts import (
     Answered,
@@ -31,7 +32,10 @@ from shared.runtime.keys import INBOXES, Keys
 from shared.runtime.stage import Inbox, Stage
 from shared.runtime.subscriber import ensure_group
 from shared.runtime.worker import Worker
-from shared.settings import JwtSettings, RuntimeSettings
+from shared.settings import RuntimeSettings
+
+if TYPE_CHECKING:  # an extra
+    from shared.runtime.tracing import BeginSpan
 
 FAST = RuntimeSettings(
     claim_after_s=0.8,
@@ -72,7 +76,6 @@ def gateway(settings: JwtSettings | None = None) -> Stage:
         max_workers=32,
         read=read_ask,
         verifier=TokenVerifier(settings or JwtSettings()),
-        default_collection="documents",
         budget=Budget(),
     )
     return Stage("gateway", [inbox], chores=[create_groups, reap])
@@ -95,10 +98,15 @@ def pipeline(*instead: Callable[..., Any]) -> list[Stage]:
 
 @asynccontextmanager
 async def running(
-    stages: Sequence[Stage], url: str, keys: Keys, settings: RuntimeSettings = FAST
+    stages: Sequence[Stage],
+    url: str,
+    keys: Keys,
+    settings: RuntimeSettings = FAST,
+    *,
+    begin_span: BeginSpan | None = None,
 ) -> AsyncIterator[list[Worker]]:
     """These stages, one worker each, until the body ends; then each stops as on SIGTERM."""
-    workers = [Worker(each, url, keys, settings) for each in stages]
+    workers = [Worker(each, url, keys, settings, begin_span=begin_span) for each in stages]
     client = Redis.from_url(url)
     for inbox, group in INBOXES.items():
         await ensure_group(client, keys.inbox(inbox), group)

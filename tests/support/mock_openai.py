@@ -2,12 +2,14 @@
 
 In process: `async with MockOpenAI(latency_s=0.2) as mock: ... mock.base_url ...`
 By itself:  `python -m tests.support.mock_openai --port 0 --latency-ms 200` prints its base URL and serves until ended.
+            `--script MODULE:NAME` answers as that function says; GET {base_url}/served tells how many were answered.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import json
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -31,6 +33,14 @@ class Answer:
     cut: bool = False
     latency_s: float | None = None
     """Instead of the mock's own."""
+    pieces: tuple[str, ...] | None = None
+    """What a stream says piece by piece; where absent, `text` in pieces of four characters."""
+    pause_s: float = 0.0
+    """Between two pieces."""
+    breaks: bool = False
+    """The stream ends without its end."""
+    counted: bool = True
+    """Whether a stream that is asked for its usage tells it."""
 
     @classmethod
     def fault(cls, status: int, message: str = "mock fault", *, code: str = "", **headers: str) -> Answer:
@@ -54,6 +64,9 @@ class MockOpenAI:
         self.headers: list[dict[str, str]] = []
         self.in_flight = 0
         self.most_in_flight = 0
+        self.streams_open = 0
+        self.streams_left = 0
+        """Streams whose client went away before the end."""
         self._port = port
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -102,11 +115,41 @@ class MockOpenAI:
             self.in_flight -= 1
         if answer.cut:
             return False
+        if answer.raw is None and answer.status == 200 and self.requests and self.requests[-1].get("stream"):
+            return await self._stream(answer, self.requests[-1], reader, writer)
         writer.write(_encoded(answer))
         await writer.drain()
         return headers.get("connection", "").lower() != "close"
 
+    async def _stream(
+        self, answer: Answer, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
+        """The answer as server-sent events, as long as the client listens."""
+        writer.write(b"HTTP/1.1 200 Mock\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+        gone = asyncio.create_task(reader.read(1))
+        pieces = answer.pieces or tuple(answer.text[at : at + 4] for at in range(0, len(answer.text), 4))
+        self.streams_open += 1
+        try:
+            for piece in pieces:
+                writer.write(_event(chunk(piece)))
+                await writer.drain()
+                if answer.pause_s and (await asyncio.wait({gone}, timeout=answer.pause_s))[0]:
+                    self.streams_left += 1
+                    return False
+            if not answer.breaks:
+                writer.write(_event(chunk("", finish_reason="stop")))
+                if answer.counted and request.get("stream_options", {}).get("include_usage"):
+                    writer.write(_event({**completion(""), "choices": []}))
+                writer.write(b"data: [DONE]\n\n")
+                await writer.drain()
+            return False
+        finally:
+            self.streams_open -= 1
+            gone.cancel()
+
     def _answer(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        if (method, path) == ("GET", "/v1/served"):
+            return Answer(raw=json.dumps(len(self.requests)).encode(), latency_s=0)
         if (method, path) != ("POST", "/v1/chat/completions"):
             return Answer.fault(404, f"no such path: {path}")
         request: Request = json.loads(body)
@@ -130,6 +173,16 @@ def completion(text: str, *, finish_reason: str = "stop", tokens: tuple[int, int
     return body
 
 
+def chunk(text: str, *, finish_reason: str | None = None) -> dict[str, Any]:
+    """One chunk of a streamed completion."""
+    choice = {"index": 0, "delta": {"content": text} if text else {}, "finish_reason": finish_reason}
+    return {"id": "mock", "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def _event(data: Any) -> bytes:
+    return f"data: {json.dumps(data)}\n\n".encode()
+
+
 def _encoded(answer: Answer) -> bytes:
     body = json.dumps(completion(answer.text)).encode() if answer.raw is None else answer.raw
     headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), **answer.headers}
@@ -137,8 +190,8 @@ def _encoded(answer: Answer) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
 
-async def _serve(port: int, latency_s: float) -> None:
-    async with MockOpenAI(port=port, latency_s=latency_s) as mock:
+async def _serve(port: int, latency_s: float, script: Script | None) -> None:
+    async with MockOpenAI(port=port, latency_s=latency_s, script=script) as mock:
         print(mock.base_url, flush=True)
         await asyncio.Event().wait()
 
@@ -147,9 +200,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A chat endpoint on loopback without a model.")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument("--script", metavar="MODULE:NAME", help="a function from request to Answer")
     told = parser.parse_args()
+    module, _, name = (told.script or "").partition(":")
+    script: Script | None = getattr(importlib.import_module(module), name) if module else None
     try:
-        asyncio.run(_serve(told.port, told.latency_ms / 1000))
+        asyncio.run(_serve(told.port, told.latency_ms / 1000, script))
     except KeyboardInterrupt:
         return
 

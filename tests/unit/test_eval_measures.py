@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.answering import answer_sheet, contains_answer
 from evals.dataset import EvalQuestion, Gold, JudgedPair
 from evals.deciding import balanced_accuracy, decision_sheet
 from evals.figures import quantile
@@ -168,6 +167,16 @@ def test_grading_sets_every_origin_against_all_that_is_relevant() -> None:
     assert sheet.per_query["q"]["Brier"] == pytest.approx((0.01 + 0.25 + 0.49 + 0.01) / 4)
 
 
+def test_grading_shows_what_a_cascade_would_save_and_cost() -> None:
+    judged = [
+        JudgedScore(JudgedPair("q", str(score), relevant, "gold"), "en", score)
+        for score, relevant in ((0.1, True), (0.5, False), (0.9, True))
+    ]
+    sheet = grading_sheet(judged, (0.2, 0.8))
+    assert sheet.figures["cascade"] == {"n": 3, "asked": 1 / 3, "wrong": 1 / 3, "wrong alone": 1 / 2}
+    assert "cascade" not in grading_sheet(judged).figures
+
+
 def test_balanced_accuracy_by_hand() -> None:
     assert balanced_accuracy([True, True, False, False], [True, False, False, False]) == pytest.approx((1 + 2 / 3) / 2)
     assert balanced_accuracy([True], [True]) is None
@@ -188,56 +197,6 @@ def test_verdicts_by_what_there_was() -> None:
     assert sheet.figures["all"]["balanced"] == pytest.approx((1 + 2 / 4) / 2)
     assert sheet.figures["all"]["lenient"] == pytest.approx((1 + 1 / 4) / 2)
     assert sheet.per_query["3"] == {"right": 0.0, "right, lenient": 0.0}
-
-
-@pytest.mark.parametrize(
-    ("answer", "wanted", "contains"),
-    [
-        ("It costs 2\u202f000 francs [1].", ("2 000",), True),
-        ("It costs 120 francs.", ("12",), False),
-        ("L'ÉCOLE du Simplon", ("ecole",), True),
-        ("Ещё шесть часов", ("еще шесть",), True),
-        ("On 18 November 2025.", ("18 Nov", "18 november 2025"), True),
-        ("Anything", ("—",), False),
-        ("Anything", (), False),
-    ],
-)
-def test_an_answer_contains(answer: str, wanted: tuple[str, ...], contains: bool) -> None:
-    assert contains_answer(answer, wanted) is contains
-
-
-def test_answers_by_hand() -> None:
-    gold, other = passage("a", text="It weighs 2 kg."), passage("b", text="No.")
-    known = {"answers": ("2 kg",)}
-    runs = [
-        ended(
-            searched(question(Gold("a"), name="1", **known), gold, other),  # type: ignore[arg-type]
-            "answered",
-            "It weighs 2 kg. [1]",
-            cited(gold, "weighs 2 kg"),
-            cited(other, "Yes"),
-            calls=2,
-        ),
-        ended(searched(question(Gold("a"), name="2", **known), gold), "abstained", "2 kg"),  # type: ignore[arg-type]
-        ended(searched(question(name="3", answerable=False), other), "abstained"),
-        ended(searched(question(name="4", answerable=False), other), "answered", "No. [1]", cited(other, "No.")),
-    ]
-    sheet = answer_sheet(runs)
-    assert sheet.figures["all"] == pytest.approx(
-        {
-            "n": 4,
-            "contains": 1 / 2,
-            "when answered": 1.0,
-            "abstain P": 1 / 2,
-            "abstain R": 1 / 2,
-            "gold cited": 1 / 2,
-            "verbatim": 2 / 3,
-        }
-    )
-    assert sheet.figures["cost"] == pytest.approx({"calls": 0.5, "tokens": 5.5, "s p50": 0.1, "s p95": 0.1})
-    assert sheet.facts["statuses"]["unanswerable"] == {"abstained": 1, "answered": 1}
-    assert sheet.facts["usage"] == {"generator": {"calls": 2, "prompt": 20, "completion": 2}}
-    assert sheet.per_query["2"] == {"rightly silent or not": 0.0, "contains": 0.0}
 
 
 def test_quantiles_lie_between_neighbours() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from services.gateway.decision import admission, read_ask
 from services.gateway.handler import admit
+from services.gateway.settings import JwtSettings
 from services.gateway.tokens import TokenVerifier
 from shared.contracts import Ask, Budget, Filters, Principal, Rewrite, Turn
 from shared.errors import InvalidJob, NotAllowed
 from shared.runtime.delivery import Delivery
-from shared.settings import JwtSettings
 
 MAX_BYTES = 100_000
 ENTRY_ID = "1700000000123-4"
@@ -163,7 +163,7 @@ def test_any_bytes_are_a_question_or_refused(fields: dict[bytes, bytes]) -> None
         return
     assert ask.question.strip()
     assert (ask.entry_id, bool(ask.job_id)) == (ENTRY_ID, True)
-    job = admission(ask, Principal(), submitted_at=0.0, default_collection="documents", budget=Budget())
+    job = admission(ask, Principal(), submitted_at=0.0, budget=Budget())
     assert Rewrite.model_validate_json(job.model_dump_json()) == job
 
 
@@ -182,7 +182,6 @@ def admitted(**fields: Any) -> Rewrite:
         ask,
         Principal(tenant="acme", subject="u-1", roles=("staff",)),
         submitted_at=1_000.0,
-        default_collection="documents",
         budget=Budget(model_calls=3, tokens=500),
     )
 
@@ -204,8 +203,8 @@ def test_the_header_is_of_the_entry_and_the_verified_principal() -> None:
     assert (header.hop, header.trail, header.usage) == (0, (), ())
 
 
-def test_a_question_of_no_collection_searches_the_default_one() -> None:
-    assert admitted().asked.collection == "documents"
+def test_a_question_of_no_collection_leaves_the_choice_to_later_stages() -> None:
+    assert admitted().asked.collection is None
     assert admitted(collection="handbook").asked.collection == "handbook"
 
 
@@ -221,7 +220,7 @@ def test_a_token_is_not_shown_where_a_question_is_printed() -> None:
 
 async def test_the_deadline_counts_from_the_entrys_own_time() -> None:
     ask = read(in_data(question="why?", deadline_s=5))
-    job = await admit(ask, verifier=TokenVerifier(JwtSettings()), default_collection="documents", budget=Budget())
+    job = await admit(ask, verifier=TokenVerifier(JwtSettings()), budget=Budget())
     assert job.header.submitted_at == 1_700_000_000.123
     assert job.header.deadline == pytest.approx(1_700_000_005.123)
     assert job.header.principal == Principal()
@@ -230,4 +229,4 @@ async def test_the_deadline_counts_from_the_entrys_own_time() -> None:
 async def test_a_token_that_nobody_can_verify_is_no_admission() -> None:
     ask = read(in_data(question="why?", token="a.b.c"))
     with pytest.raises(NotAllowed, match="CAIRN_JWT_SECRET"):
-        await admit(ask, verifier=TokenVerifier(JwtSettings()), default_collection="documents", budget=Budget())
+        await admit(ask, verifier=TokenVerifier(JwtSettings()), budget=Budget())

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.generator import prompts
-from services.generator.decision import Written, quote, read_reply
+from services.generator import decision, prompts
+from services.generator.decision import Written
 from services.generator.handler import generate
 from services.generator.markers import markers_in
+from services.generator.reading import quote, read_reply
 from services.generator.settings import AnsweringPolicy
-from shared.clients.chat import Completion, Message
+from shared.clients.chat import Completion, Message, ReplySchema, estimated_tokens
 from shared.contracts import (
     Answered,
     Budget,
@@ -25,13 +26,16 @@ from shared.contracts import (
     PassageGrade,
     Principal,
     Question,
+    Rewrite,
     TrailPassage,
     TrailStep,
     Verdict,
 )
 from shared.errors import InvalidModelReply, Misconfigured, ModelUnavailable
+from shared.runtime.controls import Controls
 
-POLICY = AnsweringPolicy(_env_file=None)  # the developer's .env is not the tests'
+POLICY = AnsweringPolicy(_env_file=None, self_check=False)  # the developer's .env is not the tests'
+CHECKING = AnsweringPolicy(_env_file=None)
 TENTS = "Unused tents can be returned within 45 days. Boots worn outdoors have 14 days. The customer pays the postage."
 SHIPPING = "A parcel to France costs 6.90 euros. Express leaves the same day before 13:00."
 
@@ -41,9 +45,13 @@ class FakeChat:
 
     name = "fake-model"
 
-    def __init__(self, *replies: str | Exception, finish_reason: str = "stop") -> None:
+    def __init__(
+        self, *replies: str | Exception, finish_reason: str = "stop", checks: Sequence[str | Exception] = ()
+    ) -> None:
         self.replies = list(replies)
+        self.checks = list(checks)
         self.finish_reason = finish_reason
+        self.calls = 0
         self.seen: list[Sequence[Message]] = []
         self.timeouts: list[float] = []
 
@@ -53,14 +61,17 @@ class FakeChat:
         *,
         max_tokens: int,
         temperature: float = 0.0,
-        response_format: Mapping[str, Any] | None = None,
+        schema: ReplySchema | None = None,
         timeout_s: float,
+        needed: Callable[[], bool] | None = None,
+        said: Callable[[str], None] | None = None,
     ) -> Completion:
         self.seen.append(messages)
         self.timeouts.append(timeout_s)
-        reply = self.replies.pop(0)
+        reply = (self.replies if schema is None else self.checks).pop(0)
         if isinstance(reply, Exception):
             raise reply
+        self.calls += 1
         return Completion(reply, self.finish_reason, 100, 20, False)
 
     async def aclose(self) -> None: ...
@@ -103,7 +114,9 @@ def command(
 
 
 async def run(msg: Generate, chat: FakeChat | None = None, policy: AnsweringPolicy = POLICY) -> Answered:
-    return await generate(msg, chat=chat, embedder=None, policy=policy, now=lambda: 1002.0)
+    outcome = await generate(msg, chat=chat, embedder=None, policy=policy, now=lambda: 1002.0)
+    assert isinstance(outcome, Answered)
+    return outcome
 
 
 # --- abstaining and citing ------------------------------------------------------------------------------------------
@@ -223,11 +236,18 @@ async def test_a_failing_model_leaves_citations(error: Exception) -> None:
     assert outcome.citations[0].passage_id == "p1"
 
 
-@pytest.mark.parametrize("budget", [Budget(model_calls=0), Budget(tokens=20)])
-async def test_a_spent_budget_leaves_citations(budget: Budget) -> None:
+@pytest.mark.parametrize(
+    ("budget", "status", "writer"),
+    [
+        (Budget(model_calls=0), "answered", "extractive"),
+        (Budget(cost=0.0), "answered", "extractive"),
+        (Budget(tokens=20), "citations", ""),  # something is left, but not enough for the passages
+    ],
+)
+async def test_a_spent_budget_leaves_quotes_or_citations(budget: Budget, status: str, writer: str) -> None:
     chat = FakeChat()
     outcome = await run(command(evidence(), budget=budget), chat)
-    assert (outcome.status, chat.seen) == ("citations", [])
+    assert (outcome.status, outcome.writer, chat.seen) == (status, writer, [])
     assert "budget" in outcome.degraded[0]
 
 
@@ -241,6 +261,138 @@ async def test_the_model_gets_no_more_time_than_the_job_has() -> None:
     chat = FakeChat("45 days [1].")
     await generate(command(evidence()), chat=chat, embedder=None, policy=POLICY, now=lambda: 1050.0)
     assert chat.timeouts == [9.0]
+
+
+# --- no search needed, another hop, switched off ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("language", "says"), [("en", "Happy"), ("fr", "Avec plaisir"), ("ru", "Рад"), ("de", "Happy")]
+)
+async def test_small_talk_gets_a_friendly_word_and_claims_nothing(language: str, says: str) -> None:
+    msg = command(verdict="incorrect", language=language).model_copy(update={"small_talk": True})
+    outcome = await run(msg, FakeChat())
+    assert (outcome.status, outcome.citations, outcome.usage, outcome.confidence) == ("answered", (), (), 0.0)
+    assert outcome.answer.startswith(says)
+
+
+async def test_an_unclear_question_is_asked_back() -> None:
+    msg = command(verdict="incorrect").model_copy(update={"clarification": "Which tent do you mean?"})
+    outcome = await run(msg, FakeChat())
+    assert (outcome.status, outcome.answer, outcome.citations) == ("abstained", "Which tent do you mean?", ())
+
+
+async def hopped(msg: Generate, chat: FakeChat, policy: AnsweringPolicy = CHECKING) -> Answered | Rewrite:
+    return await generate(msg, chat=chat, embedder=None, policy=policy, now=lambda: 1002.0)
+
+
+LACKS_PRICE = '{"grounded": 1, "answers": 0.3, "unsupported": [], "missing": "price of a kayak"}'
+
+
+async def test_what_is_missing_is_searched_for_while_hops_are_left() -> None:
+    secret = evidence("The margin.", passage_id="secret", acl=("staff",))
+    msg = command(evidence(), secret, evidence(), max_hops=2)
+    for chat in (FakeChat("NO_ANSWER: price of a kayak"), FakeChat(*["45 days [1]."] * 2, checks=[LACKS_PRICE] * 2)):
+        further = await hopped(msg, chat)
+        assert isinstance(further, Rewrite)
+        assert (further.missing, further.verdict, further.header.hop) == ("price of a kayak", "correct", 1)
+        assert [each.passage.passage_id for each in further.evidence] == ["p1"]
+        assert (further.header.usage[0].calls, further.asked) == (chat.calls, msg.asked)
+        assert further.header.budget.model_calls == msg.header.budget.model_calls - chat.calls
+        assert further.header.versions["answer_prompt"] == "answer-2"
+
+
+@pytest.mark.parametrize(
+    ("hop", "max_hops", "reply", "budget", "deadline"),
+    [
+        (1, 2, "NO_ANSWER: price", Budget(), 1060.0),
+        (0, 1, "NO_ANSWER: price", Budget(), 1060.0),
+        (0, 3, "NO_ANSWER", Budget(), 1060.0),
+        (0, 3, "NO_ANSWER: ---", Budget(), 1060.0),
+        (0, 3, "NO_ANSWER: price", Budget(model_calls=1), 1060.0),
+        (0, 3, "NO_ANSWER: price", Budget(), 1006.0),
+    ],
+)
+async def test_without_hop_word_budget_or_time_it_abstains(
+    hop: int, max_hops: int, reply: str, budget: Budget, deadline: float
+) -> None:
+    msg = command(evidence(), budget=budget, max_hops=max_hops)
+    header = msg.header.model_copy(update={"hop": hop, "deadline": deadline})
+    outcome = await hopped(msg.model_copy(update={"header": header}), FakeChat(reply))
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, outcome.hops) == ("abstained", hop + 1)
+
+
+@pytest.mark.parametrize("writes", [True, False])
+async def test_switched_off_it_cites(writes: bool) -> None:
+    off, chat = Controls({"generation": "off: groundedness 0.20"}), FakeChat()
+    outcome = await generate(
+        command(evidence()), chat=chat if writes else None, embedder=None, policy=POLICY, controls=off
+    )
+    assert isinstance(outcome, Answered)
+    assert (outcome.status, outcome.degraded, chat.seen) == ("citations", (decision.SWITCHED_OFF,), [])
+
+
+async def test_an_abstention_names_the_collection_and_whom_to_ask() -> None:
+    policy = AnsweringPolicy(_env_file=None, owners={"handbook": "help@example.org"})
+    for language, ask in {"en": "You can ask: help", "fr": "demander à : help", "ru": "спросить: help"}.items():
+        outcome = await run(command(collection="handbook", language=language), FakeChat(), policy)
+        assert "(handbook)" in outcome.answer
+        assert ask in outcome.answer
+    assert "help@" not in (await run(command(collection="other"), FakeChat(), policy)).answer
+
+
+# --- the self-check --------------------------------------------------------------------------------------------------
+
+HOLDS = '{"grounded": 0.8, "answers": 0.7, "unsupported": [], "missing": ""}'
+
+
+async def test_confidence_is_no_higher_than_the_check() -> None:
+    chat = FakeChat("Unused tents: 45 days [1].", checks=[HOLDS])
+    outcome = await run(command(evidence(score=0.9)), chat, CHECKING)
+    assert (outcome.status, outcome.confidence, outcome.degraded) == ("answered", 0.7, ())
+    assert outcome.versions == {"answer_prompt": "answer-2", "check_prompt": "check-1"}
+    assert outcome.usage[0].calls == 2
+    assert "S1: Unused tents: 45 days [1]." in chat.seen[1][-1]["content"]
+
+
+async def test_a_bad_answer_is_written_again_with_what_was_found() -> None:
+    chat = FakeChat("Tents: 99 days [1].", "Unused tents: 45 days [1].", checks=[HOLDS, HOLDS])
+    outcome = await run(command(evidence()), chat, CHECKING)
+    assert (outcome.answer, outcome.degraded) == ("Unused tents: 45 days [1].", ())
+    assert "99 is not in what it cites" in chat.seen[2][-1]["content"]
+
+
+async def test_what_stays_without_support_is_left_out() -> None:
+    bad = "Unused tents: 45 days [1]. Boots cost 77 euros [1]."
+    outcome = await run(command(evidence(score=0.9)), FakeChat(bad, bad))
+    assert (outcome.answer, outcome.confidence) == ("Unused tents: 45 days [1].", 0.5)
+    assert outcome.degraded == ("sentences without support left out: 1 of 2",)
+    assert (await run(command(evidence()), FakeChat(*["Boots cost 77 euros [1]."] * 2))).status == "abstained"
+
+
+@pytest.mark.parametrize("second", [ModelUnavailable("refused"), "", "Uncited."])
+async def test_what_holds_of_a_first_reply_is_answered_when_the_second_is_of_no_use(second: str | Exception) -> None:
+    outcome = await run(command(evidence()), FakeChat("Unused tents: 45 days [1]. Boots cost 77 euros [1].", second))
+    assert (outcome.status, outcome.answer) == ("answered", "Unused tents: 45 days [1].")
+
+
+@pytest.mark.parametrize(
+    ("check", "why"), [("?", "can't be read"), (ModelUnavailable("refused"), "refused"), (Misconfigured("401"), "401")]
+)
+async def test_an_answer_that_can_not_be_checked_is_marked(check: str | Exception, why: str) -> None:
+    outcome = await run(command(evidence()), FakeChat("Unused tents: 45 days [1].", checks=[check]), CHECKING)
+    assert outcome.status == "answered"
+    (mark,) = outcome.degraded
+    assert mark.startswith("answer not checked by the model: ")
+    assert why in mark
+
+
+async def test_a_budget_that_ends_before_the_check_leaves_the_answer_marked() -> None:
+    msg = command(evidence(), budget=Budget(model_calls=1))
+    outcome = await run(msg, FakeChat("Unused tents: 45 days [1]."), CHECKING)
+    assert (outcome.status, outcome.usage[0].calls) == ("answered", 1)
+    assert "budget" in outcome.degraded[0]
 
 
 # --- promise 6 ------------------------------------------------------------------------------------------------------
@@ -257,7 +409,7 @@ async def test_the_model_gets_no_more_time_than_the_job_has() -> None:
     reason=st.sampled_from(["stop", "length"]),
 )
 def test_every_marker_has_a_citation_and_every_citation_a_marker(reply: str, reason: str) -> None:
-    shown = prompts.fit([evidence(), evidence(SHIPPING, 0.5, "p2")], 3000)
+    shown = prompts.fit([evidence(), evidence(SHIPPING, 0.5, "p2")], 3000, estimated_tokens)
     written = read_reply(reply, reason, shown, "en")
     if isinstance(written, Written):
         assert set(markers_in(written.answer)) == {each.n for each in written.citations} != set()

@@ -74,7 +74,9 @@ class FakeEmbedder:
 
 async def ask(question: str, *found: Evidence, language: str = "en", embedder: FakeEmbedder | None = None) -> Answered:
     msg = command(*found, question=question, language=language)
-    return await generate(msg, chat=None, embedder=embedder, policy=POLICY, now=time.time)
+    outcome = await generate(msg, chat=None, embedder=embedder, policy=POLICY, now=time.time)
+    assert isinstance(outcome, Answered)
+    return outcome
 
 
 ALL = (
@@ -187,8 +189,15 @@ def test_an_answer_looks_like_what_is_asked_for(question: str, text: str, worth:
 
 @pytest.mark.parametrize(("score", "status"), [(0.5, "abstained"), (0.75, "answered"), (None, "answered")])
 async def test_a_weak_passage_without_the_words_of_the_question_is_no_answer(score: float | None, status: str) -> None:
-    found = evidence("Nordkamm has three shops: Freiburg, Lyon and Annecy.", score, title="Shops")
+    shops = "Nordkamm has three shops: Freiburg, Lyon and Annecy. Nordkamm is closed on Sundays. Nordkamm rents tents."
+    found = evidence(shops, score, title="Shops")
     assert (await ask("Who is the chief executive of Nordkamm?", found)).status == status
+
+
+@pytest.mark.parametrize(("score", "status"), [(0.6, "abstained"), (0.7, "answered")])
+async def test_across_languages_the_grade_alone_says_whether_there_is_an_answer(score: float, status: str) -> None:
+    outcome = await ask("À quelle température sécher ?", evidence(BOOTS, score), language="fr")
+    assert outcome.status == status
 
 
 async def test_a_weak_passage_with_the_words_of_the_question_is_an_answer() -> None:
@@ -214,6 +223,45 @@ async def test_words_in_common_need_no_vectors() -> None:
     embedder = FakeEmbedder()
     await ask("When does an express order leave?", ALL[2], embedder=embedder)
     assert embedder.passages == []
+
+
+async def test_another_sentence_of_the_best_ones_passage_comes_before_one_from_elsewhere() -> None:
+    found = [
+        evidence(
+            "The gift card is valid for 36 months. No month is counted twice on a card.", passage_id="a", title="Gift"
+        ),
+        evidence("The warranty of a boot is valid for 24 months.", passage_id="b", title="Boots"),
+    ]
+    outcome = await ask("How many months is the gift card valid?", *found)
+    quotes = [each.quote for each in outcome.citations]
+    assert quotes == ["The gift card is valid for 36 months.", "No month is counted twice on a card."]
+
+
+async def test_a_heading_is_no_answer() -> None:
+    found = [
+        evidence("Cruise rope", passage_id="heading", title="Ropes"),
+        evidence("Only the rope called Cruise is made of hemp.", passage_id="said", title="Ropes"),
+    ]
+    outcome = await ask("What is a cruise rope?", *found)
+    assert outcome.citations[0].passage_id == "said"
+
+
+async def test_whether_is_answered_by_yes_or_no() -> None:
+    found = [
+        evidence("Les tentes louées peuvent être rendues à Lyon.", passage_id="said", language="fr"),
+        evidence("Oui, le matériel peut y être rendu.", passage_id="yes", language="fr", title="Location à Lyon"),
+    ]
+    outcome = await ask("Peut-on rendre une tente à Lyon ?", *found, language="fr")
+    assert outcome.citations[0].passage_id == "yes"
+
+
+async def test_a_row_of_another_code_is_no_answer_about_the_one_asked_for() -> None:
+    found = [
+        evidence("| SKU | Price new |\n|---|---|\n| NK-T2-310 | €18 |", 0.9, "rental", title="Tent prices"),
+        evidence("NK-T1-180 is sold at €259.", 0.5, "tents", title="Guide"),
+    ]
+    outcome = await ask("What is the price of the new tent NK-T1-180?", *found)
+    assert outcome.citations[0].passage_id == "tents"
 
 
 @pytest.mark.parametrize("error", [EmbedderUnavailable("refused"), Misconfigured("401")])

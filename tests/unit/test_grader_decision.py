@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import pytest
 from pydantic import ValidationError
 
-from services.grader.decision import GradingPolicy, admitted, affordable_calls, decide, judged_question, merged, route
+from services.grader.decision import (
+    GradingPolicy,
+    Next,
+    admitted,
+    affordable_calls,
+    decide,
+    judged_question,
+    merged,
+    route,
+)
 from services.grader.settings import GraderSettings
 from shared.contracts import (
     Budget,
@@ -19,7 +28,9 @@ from shared.contracts import (
     PassageGrade,
     Principal,
     Question,
+    Rewrite,
     SearchWeb,
+    StageTiming,
     StageUsage,
     TrailPassage,
     TrailStep,
@@ -160,6 +171,41 @@ def test_route(
     assert [each.passage.passage_id for each in gone.evidence] == kept
 
 
+@pytest.mark.parametrize(
+    ("score", "hop", "max_hops", "web", "web_seen", "goes_to"),
+    [
+        # enough is enough
+        (0.9, 0, 3, "auto", False, Generate),
+        (0.9, 0, 3, "off", False, Generate),
+        # the web first, once in a job
+        (0.5, 0, 3, "auto", False, SearchWeb),
+        (0.5, 1, 3, "auto", False, SearchWeb),
+        (0.5, 0, 3, "auto", True, Rewrite),
+        # then another hop, while there is one
+        (0.5, 0, 2, "off", False, Rewrite),
+        (0.1, 1, 3, "off", False, Rewrite),
+        (0.5, 2, 3, "off", False, Generate),
+        (0.5, 0, 1, "off", False, Generate),
+        (0.5, 1, 2, "auto", True, Generate),
+        # a hop for the web alone would search nothing
+        (0.5, 0, 3, "only", True, Generate),
+    ],
+)
+def test_another_hop_follows_where_nothing_else_helps(
+    *, score: float, hop: int, max_hops: int, web: WebPolicy, web_seen: bool, goes_to: type[Next]
+) -> None:
+    msg = command("new", earlier=(evidence("old", 0.4),), web=web)
+    timings = (StageTiming(stage="websearch", hop=0, wait_s=0, work_s=0),) if web_seen else ()
+    header = msg.header.model_copy(update={"hop": hop, "timings": timings})
+    asked = msg.asked.model_copy(update={"max_hops": max_hops})
+    gone = route(msg.model_copy(update={"header": header, "asked": asked}), Graded(grades(score)), POLICY)
+    assert type(gone) is goes_to
+    assert gone.header.hop == (hop + 1 if goes_to is Rewrite else hop)
+    assert gone.verdict == ("correct" if score == 0.9 else "ambiguous")
+    assert [each.passage.passage_id for each in gone.evidence] == (["old"] if score == 0.1 else ["new", "old"])
+    assert gone.header.trail[-1].passages[0].grade == score
+
+
 def test_relevance_follows_from_the_score_whatever_the_model_said() -> None:
     said = (PassageGrade(score=0.9, relevance="irrelevant"), PassageGrade(score=0.4), PassageGrade(reason="timed out"))
     kept = route(command("a", "b", "c"), Graded(said), POLICY).evidence
@@ -222,18 +268,17 @@ def test_usage_and_what_was_missing_are_booked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("calls", "spent", "allowed"),
+    ("budget", "allowed"),
     [
-        (60, False, 60),
-        (0, True, 0),
-        (0, False, None),  # no budget for models at all: embedded parts only
+        (Budget(model_calls=60), 60),
+        (Budget(model_calls=0), 0),
+        (Budget(model_calls=60, tokens=0), 0),
+        (Budget(model_calls=60, cost=0.0), 0),
+        (Budget(model_calls=60, cost=0.1), 60),
     ],
 )
-def test_affordable_calls(calls: int, spent: bool, allowed: int | None) -> None:
-    used = (StageUsage(stage="rewriter", calls=1),) if spent else ()
-    header = Header(
-        job_id="j", entry_id="1-0", submitted_at=0, deadline=60, budget=Budget(model_calls=calls), usage=used
-    )
+def test_calls_are_affordable_while_calls_tokens_and_money_are_left(budget: Budget, allowed: int) -> None:
+    header = Header(job_id="j", entry_id="1-0", submitted_at=0, deadline=60, budget=budget)
     assert affordable_calls(header) == allowed
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from services.grader.decision import GradingPolicy
 from services.grader.handler import grade
-from shared.clients.judge import Grading
-from shared.contracts import Grade, Header, Passage, PassageGrade, Principal, Question, StageUsage
+from shared.clients.judge import Enough, Grading
+from shared.contracts import Evidence, Grade, Header, Passage, PassageGrade, Principal, Question, StageUsage
 from shared.runtime.metrics import VERDICTS
 
 
@@ -19,6 +21,7 @@ class SayingJudge:
     def __init__(self, score: float) -> None:
         self.score = score
         self.asked: list[tuple[str, str, list[str], float, int | None]] = []
+        self.settled: list[bool] = []
 
     async def grade_all(
         self,
@@ -28,7 +31,10 @@ class SayingJudge:
         *,
         deadline: float,
         max_calls: int | None = None,
+        enough: Enough | None = None,
     ) -> Grading:
+        assert enough is not None
+        self.settled = [enough([PassageGrade(score=score)]) for score in (0.69, 0.7, None)]
         self.asked.append((question, language, [each.passage_id for each in passages], deadline, max_calls))
         return Grading(tuple(PassageGrade(score=self.score) for _ in passages), StageUsage(stage="grader"))
 
@@ -54,7 +60,25 @@ async def test_the_judge_sees_what_the_principal_may_read() -> None:
     before = VERDICTS.labels("correct")._value.get()
     command = await grade(msg, judge=judge, policy=GradingPolicy())
     assert judge.asked == [("Quoi ?", "fr", ["mine"], 60, 60)]
+    assert judge.settled == [False, True, False]
     assert command.verdict == "correct"
     assert [each.passage.passage_id for each in command.evidence] == ["mine"]
     assert command.header.versions == {"judge": "saying@1"}
     assert VERDICTS.labels("correct")._value.get() == before + 1
+
+
+@pytest.mark.parametrize(("hop", "settled"), [(0, [True, True, True]), (1, [False, True, False])])
+async def test_what_earlier_hops_found_leaves_nothing_unjudged(hop: int, settled: list[bool]) -> None:
+    """A hop was made because what is known is not enough, however well it was graded."""
+    known = Evidence(passage=passage("known", "public"), grade=PassageGrade(score=0.9), strips=("Yes.",))
+    msg = Grade(
+        header=Header(job_id="j", entry_id="1-0", submitted_at=0, deadline=60, hop=hop),
+        asked=Question(question="What?", max_hops=2),
+        route="factual",
+        queries=("what",),
+        passages=(passage("new", "public"),),
+        evidence=(known,),
+    )
+    judge = SayingJudge(0.5)
+    await grade(msg, judge=judge, policy=GradingPolicy())
+    assert judge.settled == settled

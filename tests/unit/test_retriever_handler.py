@@ -122,6 +122,14 @@ async def test_the_default_collection_and_an_unknown_one(index: EdgeIndex) -> No
         assert (len(grade.passages), grade.header.degraded) == (count, ())
 
 
+async def test_a_chosen_collection_is_searched_within_the_same_rights(index: EdgeIndex) -> None:
+    await put(index, "shelf", document(), "tent")
+    await put(index, "shelf", document("closed", acl=("hr",)), "tent for staff")
+    msg = command("tent", collection=None).model_copy(update={"collection": "shelf"})
+    grade = await retrieve(msg, index=index, embedder=BagOfWords(), policy=POLICY)
+    assert [one.text for one in grade.passages] == ["tent"]
+
+
 async def test_rights_filters_and_top_k_hold(index: EdgeIndex) -> None:
     await put(index, "docs", document("open"), *(f"tent {number}" for number in range(9)))
     await put(index, "docs", document("closed", acl=("hr",)), "tent for staff")

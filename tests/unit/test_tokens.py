@@ -19,11 +19,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from services.gateway.settings import JwtSettings
 from services.gateway.tokens import TokenVerifier
 from shared.contracts import Principal
 from shared.errors import NotAllowed, TransientError
-from shared.settings import JwtSettings
-from tests.clients.test_web import serving
+from tests.support.mock_web_search import MockWebSearch, Reply
 
 SECRET = "a secret of at least thirty-two bytes"
 OTHER_SECRET = "another one of at least thirty-two bytes"
@@ -294,27 +294,27 @@ def jwks(*names: str) -> dict[str, Any]:
 
 
 async def test_a_key_from_the_set_is_found_by_its_id_and_kept() -> None:
-    async with serving(jwks("ours", "other")) as site:
+    async with MockWebSearch(Reply(jwks("ours", "other"))) as site:
         checks = verifier(jwks_url=f"{site.base_url}/jwks.json")
         for name in ("ours", "other", "ours"):
             token = signed(claims(tenant="acme"), rsa_key(name), "RS256", kid=name)
             assert (await checks.principal(token)).tenant == "acme"
-    assert site.paths == ["/jwks.json"]
+    assert [asked.path for asked in site.asked] == ["/jwks.json"]
 
 
 async def test_keys_of_the_set_are_not_interchangeable() -> None:
-    async with serving(jwks("ours", "other")) as site:
+    async with MockWebSearch(Reply(jwks("ours", "other"))) as site:
         await refusal(signed(claims(), rsa_key("other"), "RS256", kid="ours"), jwks_url=site.base_url)
 
 
 @pytest.mark.parametrize("headers", [{"kid": "unknown"}, {"kid": ""}, {}])
 async def test_a_key_that_the_set_does_not_hold_is_refused(headers: dict[str, Any]) -> None:
-    async with serving(jwks("ours")) as site:
+    async with MockWebSearch(Reply(jwks("ours"))) as site:
         await refusal(signed(claims(), rsa_key(), "RS256", **headers), jwks_url=site.base_url)
 
 
 async def test_a_token_does_not_choose_the_algorithm_of_a_set() -> None:
-    async with serving(jwks("ours")) as site:
+    async with MockWebSearch(Reply(jwks("ours"))) as site:
         forged = by_hand({"alg": "HS256", "kid": "ours"}, claims(), pem(rsa_key()).encode())
         unsigned = by_hand({"alg": "none", "kid": "ours"}, claims())
         for token in (forged, unsigned):
@@ -322,15 +322,15 @@ async def test_a_token_does_not_choose_the_algorithm_of_a_set() -> None:
 
 
 async def test_a_token_does_not_choose_where_its_key_comes_from() -> None:
-    async with serving(jwks("ours")) as site, serving(jwks("evil")) as evil:
+    async with MockWebSearch(Reply(jwks("ours"))) as site, MockWebSearch(Reply(jwks("evil"))) as evil:
         headers = {"kid": "evil", "jku": evil.base_url, "jwk": jwks("evil")["keys"][0], "x5u": evil.base_url}
         await refusal(signed(claims(), rsa_key("evil"), "RS256", **headers), jwks_url=site.base_url)
-    assert evil.paths == []
+    assert evil.asked == []
 
 
 @pytest.mark.parametrize("token", HOSTILE)
 async def test_a_hostile_token_breaks_nothing_with_a_set_either(token: str) -> None:
-    async with serving(jwks("ours")) as site:
+    async with MockWebSearch(Reply(jwks("ours"))) as site:
         await refusal(token, jwks_url=site.base_url)
 
 
@@ -348,14 +348,14 @@ AWAY = [
 @pytest.mark.parametrize("site_fields", AWAY)
 async def test_a_set_that_cannot_be_read_is_worth_another_try(site_fields: dict[str, Any]) -> None:
     token = signed(claims(), rsa_key(), "RS256", kid="ours")
-    async with serving(**site_fields) as site:
+    async with MockWebSearch(Reply(**site_fields)) as site:
         with pytest.raises(TransientError, match="JWKS"):
             await verifier(jwks_url=site.base_url).principal(token)
 
 
 async def test_a_set_whose_server_is_down_is_worth_another_try_until_it_is_back() -> None:
     token = signed(claims(), rsa_key(), "RS256", kid="ours")
-    async with serving(jwks("ours")) as site:
-        pass
+    async with MockWebSearch(Reply(jwks("ours"))) as site:
+        gone = site.base_url
     with pytest.raises(TransientError, match="JWKS"):
-        await verifier(jwks_url=site.base_url).principal(token)
+        await verifier(jwks_url=gone).principal(token)

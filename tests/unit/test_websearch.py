@@ -7,11 +7,22 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from services.websearch.decision import MAX_WEB_QUERY_CHARS, back_to_grader, passages_of, web_query
+from services.websearch.decision import (
+    MAX_QUERY_CHARS,
+    MAX_QUERY_WORDS,
+    Query,
+    back_to_grader,
+    candidates,
+    chosen,
+    query_by_rules,
+    read_query,
+    web_passage,
+)
 from services.websearch.handler import search_web
+from services.websearch.prompts import conversation
 from shared.contracts import (
     Evidence,
     Grade,
@@ -24,7 +35,7 @@ from shared.contracts import (
     WebPage,
 )
 from shared.errors import CairnError, InvalidModelReply, Misconfigured, SearchUnavailable
-from shared.language import terms
+from shared.runtime.controls import Controls
 from tests.support.bus import header, question
 
 PRINCIPAL = Principal(tenant="acme-corp", subject="ada@example.org", roles=("board-member",), region="atlantis")
@@ -45,14 +56,20 @@ def kept() -> Evidence:
     return Evidence(passage=passage, grade=PassageGrade(score=0.6), strips=(passage.text,))
 
 
-def wanted(text: str = "How long do I have to return a tent?", *, language: str = "en", **fields: Any) -> SearchWeb:
+def wanted(
+    text: str = "How long do I have to return a tent?",
+    *,
+    language: str = "en",
+    history: tuple[Turn, ...] = (Turn(role="assistant", content="The margin is confidential."),),
+    **fields: Any,
+) -> SearchWeb:
     """A web search for somebody with something to hide: in the identity, the evidence and the rewritten queries."""
     told = header("job-77", principal=PRINCIPAL, language=language)
     told = told.updated(step=TrailStep(hop=0, queries=("confidential margin",), reason="Internal margins are partial"))
     return SearchWeb(
         **{
             "header": told,
-            "asked": question(text, history=(Turn(role="assistant", content="The margin is confidential."),)),
+            "asked": question(text, history=history),
             "route": "factual",
             "queries": ("confidential margin on boots",),
             "verdict": "ambiguous",
@@ -65,55 +82,93 @@ def wanted(text: str = "How long do I have to return a tent?", *, language: str 
 # --- what leaves ---------------------------------------------------------------------------------------------------
 
 
-def test_a_short_question_is_searched_as_it_was_asked() -> None:
-    assert web_query(wanted("  Combien   coûte\nla tente ? ")) == "Combien coûte la tente ?"
+@pytest.mark.parametrize(
+    ("asked", "language", "query"),
+    [
+        ("How long do I have to return a tent?", "en", "long have return tent"),
+        ("  Combien   coûte\nla tente « Nuptse 2 » ? ", "fr", "Combien coûte tente Nuptse 2"),
+        ("Сколько стоит палатка НК-Т2 для зимы?", "ru", "Сколько стоит палатка НК-Т2 зимы"),
+        ('!images site:example.org -cats "snow" boots', "en", "images site:example.org cats snow boots"),
+        ("What is the difference between C++, C# and .NET?", "en", "What difference between C++ C# .NET"),
+        ('Who sang "Set the Fire to the Third Bar"?', "en", "sang Set Fire Third Bar"),
+        ("Write to ada@example.org about boots", "en", "Write about boots"),
+        ("Who is it?", "en", "Who is it"),
+    ],
+)
+def test_rules_take_the_telling_words(asked: str, language: str, query: str) -> None:
+    assert query_by_rules(question(asked), language) == query
 
 
 LONG = "How long do the customers of the shop have to bring back the rented tents and the sleeping bags? "
 
 
-def test_a_long_question_is_searched_by_its_content_words() -> None:
-    query = web_query(wanted(LONG * 5))
-    assert len(query) <= MAX_WEB_QUERY_CHARS
-    assert query.startswith("customers shop bring rented tents")
-    assert "the" not in query.split()
+def test_of_a_long_question_names_and_numbers_stay() -> None:
+    filler = " ".join(f"{letter * 5}" for letter in "abcdefghijklmnopqrstuvwxyz")
+    words = query_by_rules(question(f"{filler} Nuptse costs 1834 {filler}"), "en").split()
+    assert len(words) == MAX_QUERY_WORDS
+    assert {"Nuptse", "1834"} < set(words)
 
 
-def test_a_question_at_the_limit_is_left_alone() -> None:
-    text = "x" * MAX_WEB_QUERY_CHARS
-    assert web_query(wanted(text)) == text
+@pytest.mark.parametrize("text", ["x" * 900, "the " * 100 + "end", " ".join(["y" * 50] * 30), "the of and"])
+def test_whatever_the_question_the_query_is_bounded(text: str) -> None:
+    assert 0 < len(query_by_rules(question(text), "en")) <= MAX_QUERY_CHARS
 
 
-@pytest.mark.parametrize("text", ["x" * 900, "the " * 100 + "end", "? " * 300])
-def test_a_long_question_without_words_that_fit_is_cut(text: str) -> None:
-    assert 0 < len(web_query(wanted(text))) <= MAX_WEB_QUERY_CHARS
+@pytest.mark.parametrize("text", ["?" * 300, "@ @", "ada@example.org"])
+def test_a_question_without_words_gives_no_query(text: str) -> None:
+    assert query_by_rules(question(text), "en") == ""
+
+
+def test_a_follow_up_is_searched_with_the_users_question_before_it() -> None:
+    turns = (
+        Turn(role="user", content="What is the price of the Nuptse tent?"),
+        Turn(role="assistant", content="The margin is confidential."),
+    )
+    assert query_by_rules(question("And in winter?", history=turns), "en") == "What price Nuptse tent winter"
 
 
 @pytest.mark.parametrize("text", ["How long?", LONG * 5, "x" * 900])
 def test_nothing_of_the_asker_or_the_index_leaves(text: str) -> None:
-    query = web_query(wanted(text)).lower()
+    msg = wanted(text)
+    query = query_by_rules(msg.asked, "en").lower()
     for secret in SECRETS:
         assert secret.lower() not in query
 
 
-@settings(deadline=None)
+def test_the_model_is_told_the_users_own_words_and_nothing_else() -> None:
+    asked = wanted(history=(Turn(role="user", content="Do you sell tents?"), *wanted().asked.history)).asked
+    system, user = conversation(asked)
+    assert user["content"] == f"Asked earlier:\nDo you sell tents?\n\nQuestion:\n{asked.question}"
+    assert not any(secret.lower() in system["content"].lower() for secret in SECRETS)
+
+
 @given(text=st.text(min_size=1, max_size=600).filter(str.strip), language=st.sampled_from(["en", "fr", "ru", "xx"]))
 def test_only_the_askers_own_words_leave(text: str, language: str) -> None:
-    msg = wanted(text, language=language)
-    query = web_query(msg)
-    assert 0 < len(query) <= MAX_WEB_QUERY_CHARS
-    words = iter(msg.asked.question.split())
-    whole = " ".join(msg.asked.question.split())
-    # Each word of the query stands in the question, in the same order; or the query is where the question begins.
-    assert all(word in words for word in query.split()) or whole.startswith(query)
+    asked = question(text)
+    query = query_by_rules(asked, language)
+    assert len(query) <= MAX_QUERY_CHARS
+    words = iter(asked.question.split())
+    # Each word of the query stands in a word of the question, in the same order.
+    assert all(any(word in whole for whole in words) for word in query.split())
 
 
-@settings(deadline=None)
-@given(words=st.lists(st.sampled_from(LONG.split()), min_size=60, max_size=90))
-def test_content_words_keep_their_order(words: list[str]) -> None:
-    query = web_query(wanted(" ".join(words))).split()
-    content = [word for word in words if terms(word, "en")]
-    assert query == content[: len(query)] or not content
+@pytest.mark.parametrize(
+    ("reply", "query"),
+    [
+        ("tent return period", "tent return period"),
+        ("  `tent, return, period`\n", "tent return period"),
+        ('"tent" return -shop !g site:example.org', "tent return shop g site:example.org"),
+        ("палатка возврат срок", "палатка возврат срок"),
+        ("", ""),
+        ("!!! ???", ""),
+        ("first line\nsecond line", ""),
+        ("word " * 17, ""),
+        ("x" * 201, ""),
+        ("ask ada@example.org", "ask"),
+    ],
+)
+def test_a_models_reply_is_a_query_or_nothing(reply: str, query: str) -> None:
+    assert read_query(reply) == query
 
 
 # --- what comes back -----------------------------------------------------------------------------------------------
@@ -124,31 +179,60 @@ PAGES = (
 )
 
 
-def test_pages_become_passages_that_only_the_askers_tenant_reads() -> None:
-    first, second = passages_of(PAGES, header(principal=PRINCIPAL))
-    assert (first.document_id, first.uri, first.title) == (PAGES[0].url, PAGES[0].url, "Tents")
-    assert (first.text, first.section) == (PAGES[0].snippet, "example.org")
-    assert (first.origin, first.tenant, first.language) == ("web", "acme-corp", "en")
-    assert (second.section, second.language, len(second.title)) == ("example.net", "ru", 300)
-    assert PRINCIPAL.may_read(first)
-    assert not Principal(tenant="globex", roles=("board-member",)).may_read(first)
+def passage(text: str, url: str = "https://example.org/", **fields: Any) -> Passage:
+    return web_passage(header(principal=PRINCIPAL), url=url, title="A shop", text=text, place="example.org", **fields)
 
 
-def test_passages_are_scored_by_rank() -> None:
-    scores = [passage.score for passage in passages_of(PAGES, header())]
-    assert scores == [1.0, 0.5]
+def test_a_web_passage_is_the_askers_tenants_and_knows_its_source() -> None:
+    found = passage("Палатку можно вернуть.", fetched_at=17.0)
+    assert (found.document_id, found.uri, found.title, found.section) == (
+        "https://example.org/",
+        "https://example.org/",
+        "A shop",
+        "example.org",
+    )
+    assert (found.origin, found.tenant, found.language, found.fetched_at) == ("web", "acme-corp", "ru", 17.0)
+    assert PRINCIPAL.may_read(found)
+    assert not Principal(tenant="globex", roles=("board-member",)).may_read(found)
 
 
 def test_a_passages_id_is_of_its_address_and_text() -> None:
-    first, second = passages_of(PAGES, header())
-    again, _ = passages_of(PAGES, header("another-job", principal=PRINCIPAL))
-    (changed,) = passages_of([PAGES[0].model_copy(update={"snippet": "Changed."})], header())
-    assert first.passage_id == again.passage_id
-    assert len({first.passage_id, second.passage_id, changed.passage_id}) == 3
+    ids = {passage("a").passage_id, passage("b").passage_id, passage("a", "https://example.net/").passage_id}
+    assert len(ids) == 3
+    assert passage("a", fetched_at=1.0).passage_id == passage("a", fetched_at=2.0).passage_id
 
 
-def test_no_pages_are_no_passages() -> None:
-    assert passages_of((), header()) == ()
+def page(name: str, *texts: str) -> list[Passage]:
+    return [passage(text, f"https://{name}.example/") for text in texts]
+
+
+def test_candidates_are_the_best_of_each_page_in_turn() -> None:
+    one = page("one", "nothing", "a tent is returned", "a tent")
+    two = page("two", "boots", "a tent is returned within days")
+    found = candidates("When is a tent returned within days?", "en", [one, two], 4)
+    assert [(each.uri, each.text) for each in found] == [
+        ("https://two.example/", "a tent is returned within days"),
+        ("https://one.example/", "a tent is returned"),
+        ("https://one.example/", "a tent"),
+        ("https://two.example/", "boots"),
+    ]
+
+
+def test_a_page_in_another_language_has_its_candidate() -> None:
+    pages = [page("en", *(f"tent {n} returned" for n in range(9))), page("ru", "Палатку можно вернуть.")]
+    assert "https://ru.example/" in {each.uri for each in candidates("tent returned", "en", pages, 4)}
+
+
+def test_what_two_addresses_say_word_for_word_counts_once_by_its_id() -> None:
+    assert len(candidates("tent", "en", [page("a", "tent"), page("a", "tent")], 9)) == 1
+
+
+def test_half_of_the_chosen_are_of_one_page_at_most_where_there_are_others() -> None:
+    ranked = page("one", *"abcdef") + page("two", "g") + page("three", "h")
+    found = chosen(ranked, 4)
+    assert [each.text for each in found] == ["a", "b", "g", "h"]
+    assert [each.score for each in found] == [1.0, 0.5, 1 / 3, 0.25]
+    assert [each.text for each in chosen(ranked[:6], 4)] == ["a", "b", "c", "d"]
 
 
 # --- back ----------------------------------------------------------------------------------------------------------
@@ -156,8 +240,8 @@ def test_no_pages_are_no_passages() -> None:
 
 def test_the_grader_gets_what_was_kept_and_what_was_found() -> None:
     msg = wanted()
-    passages = passages_of(PAGES, msg.header)
-    command = back_to_grader(msg, "the query", passages, ("slow",))
+    passages = (passage("A tent may be returned."),)
+    command = back_to_grader(msg, Query("the query"), passages, ("slow",))
     assert command.searched_web
     assert (command.passages, command.evidence, command.queries) == (passages, msg.evidence, msg.queries)
     assert (command.asked, command.route) == (msg.asked, msg.route)
@@ -167,12 +251,12 @@ def test_the_grader_gets_what_was_kept_and_what_was_found() -> None:
 
 def test_the_trail_tells_of_the_search_without_its_texts() -> None:
     msg = wanted()
-    command = back_to_grader(msg, "the query", passages_of(PAGES, msg.header), ())
+    command = back_to_grader(msg, Query("the query"), chosen([passage("one"), passage("two")], 2))
     before, step = command.header.trail
     assert before == msg.header.trail[0]
     assert (step.queries, step.reason, step.verdict) == (("the query",), "", None)
     assert [(each.origin, each.score) for each in step.passages] == [("web", 1.0), ("web", 0.5)]
-    assert PAGES[0].snippet not in step.model_dump_json()
+    assert "one" not in step.model_dump_json()
 
 
 # --- the handler ---------------------------------------------------------------------------------------------------
@@ -185,7 +269,7 @@ class FakeWeb:
     finds: Sequence[WebPage] | Exception
     asked: list[tuple[str, str, int]] = field(default_factory=list)
 
-    async def search(self, query: str, *, language: str, limit: int) -> Sequence[WebPage]:
+    async def search(self, query: str, *, language: str, limit: int, timeout_s: float) -> Sequence[WebPage]:
         self.asked.append((query, language, limit))
         if isinstance(self.finds, Exception):
             raise self.finds
@@ -197,16 +281,31 @@ class FakeWeb:
 
 async def test_the_web_is_asked_once_in_the_questions_language() -> None:
     web = FakeWeb(PAGES)
-    command = await search_web(wanted(language="fr"), web=web, top_k=2)
-    assert web.asked == [("How long do I have to return a tent?", "fr", 2)]
-    assert [passage.uri for passage in command.passages] == [page.url for page in PAGES]
+    command = await search_web(wanted(language="fr", text="Combien coûte la tente ?"), web=web, top_k=2)
+    assert web.asked == [("Combien coûte tente", "fr", 10)]
+    assert [each.uri for each in command.passages] == [each.url for each in PAGES]
     assert Grade.model_validate_json(command.model_dump_json()) == command
 
 
-async def test_the_web_is_never_told_who_asks_or_what_is_known() -> None:
+async def test_a_web_that_is_switched_off_is_not_asked_and_the_outcome_says_so() -> None:
     web = FakeWeb(PAGES)
-    await search_web(wanted(), web=web, top_k=5)
-    assert not any(secret.lower() in repr(web.asked).lower() for secret in SECRETS)
+    command = await search_web(wanted(), web=web, top_k=2, controls=Controls({"web": "off"}))
+    assert (web.asked, command.passages, command.searched_web) == ([], (), True)
+    assert command.header.degraded == ("web search is switched off",)
+    assert command.header.trail[-1].reason == "web search is switched off"
+
+
+async def test_an_excerpt_is_marked() -> None:
+    command = await search_web(wanted(), web=FakeWeb(PAGES), top_k=2)
+    assert [(each.section, each.fetched_at) for each in command.passages] == [
+        ("example.org (excerpt)", None),
+        ("example.net (excerpt)", None),
+    ]
+
+
+async def test_no_more_passages_than_wanted() -> None:
+    many = [page.model_copy(update={"url": f"https://{n}.example/"}) for n in range(9) for page in PAGES[:1]]
+    assert len((await search_web(wanted(), web=FakeWeb(many), top_k=3)).passages) == 3
 
 
 @pytest.mark.parametrize("failure", [SearchUnavailable("down"), Misconfigured("down"), InvalidModelReply("down")])
@@ -217,6 +316,14 @@ async def test_a_web_that_fails_leaves_the_job_what_it_has(failure: CairnError) 
     assert command.header.degraded == ("web search failed: down",)
 
 
+@pytest.mark.parametrize("found", [[], [WebPage(url="https://example.org/", title="No excerpt", snippet="")]])
+async def test_a_web_that_knows_nothing_is_marked(found: list[WebPage]) -> None:
+    msg = wanted()
+    command = await search_web(msg, web=FakeWeb(found), top_k=5)
+    assert (command.passages, command.evidence) == ((), msg.evidence)
+    assert command.header.degraded == ("web search found nothing",)
+
+
 async def test_without_a_provider_the_trail_says_so() -> None:
     msg = wanted()
     command = await search_web(msg, web=None, top_k=5)
@@ -224,6 +331,13 @@ async def test_without_a_provider_the_trail_says_so() -> None:
     assert command.header.degraded == ()
     assert command.header.trail[-1].queries == ()
     assert "CAIRN_WEB_PROVIDER" in command.header.trail[-1].reason
+
+
+async def test_a_question_without_words_is_not_sent() -> None:
+    web = FakeWeb(PAGES)
+    command = await search_web(wanted("???"), web=web, top_k=5)
+    assert web.asked == []
+    assert "no words" in command.header.degraded[0]
 
 
 async def test_a_bug_is_not_taken_for_a_web_that_is_away() -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from shared.clients.judge.opening import open_judge
-from shared.clients.judge.protocol import Grading, Judge, JudgePrompts
+from shared.clients.judge.opening import open_judge, open_judge_chat
+from shared.clients.judge.protocol import Enough, Grading, Judge, JudgePrompts
 
-__all__ = ["Grading", "Judge", "JudgePrompts", "open_judge"]
+__all__ = ["Enough", "Grading", "Judge", "JudgePrompts", "open_judge", "open_judge_chat"]

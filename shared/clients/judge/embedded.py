@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from shared.clients.judge.features import AskedWords, Features, embedded_text, features_of
-from shared.clients.judge.protocol import STAGE, Grading
+from shared.clients.judge.protocol import STAGE, Enough, Grading
 from shared.clients.judge.replies import ungraded
 from shared.clients.languages import LanguageMeans, baseline_of, baselines
 from shared.contracts import Passage, PassageGrade, StageUsage
@@ -104,6 +104,7 @@ class EmbeddedJudge:
         *,
         deadline: float,
         max_calls: int | None = None,
+        enough: Enough | None = None,
     ) -> Grading:
         passages, degraded = await self._with_similarity(question, passages, deadline)
         asked = AskedWords.of(question, language)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from shared.contracts import Passage, PassageGrade, StageUsage
 
 STAGE = "grader"
 """The stage that a judge's calls and tokens are booked on."""
+
+
+Enough: TypeAlias = Callable[[Sequence[PassageGrade]], bool]
+"""Whether these grades settle the decision, whatever the passages still missing are worth."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,13 @@ class Judge(Protocol):
         *,
         deadline: float,
         max_calls: int | None = None,
+        enough: Enough | None = None,
     ) -> Grading:
         """Grade every passage by itself.
 
         `language` is the question's (ISO 639-1). `deadline` is a moment, in seconds since the epoch; the judge takes
-        at most half of the time until then. At most `max_calls` models are called; None sets no bound.
+        at most half of the time until then. At most `max_calls` replies are asked for; None sets no bound. Once
+        `enough` says so, an endpoint that fails a lot is spared: what still fails may stay ungraded.
         """
         ...
 
@@ -63,6 +69,13 @@ class JudgePrompts(Protocol):
     @property
     def REPLY_SCHEMA(self) -> Mapping[str, Any]: ...  # noqa: N802
 
+    @property
+    def BATCH_SCHEMA(self) -> Mapping[str, Any]: ...  # noqa: N802
+
     def judging(self, question: str, passage: Passage, *, fence: str) -> list[dict[str, str]]:
         """The conversation that asks for one passage's grade. `fence` is a random word that no passage can know."""
+        ...
+
+    def judging_many(self, question: str, passages: Sequence[Passage], *, fence: str) -> list[dict[str, str]]:
+        """The one that asks for the grades of several, numbered from 1."""
         ...

@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import json_repair
-
 from shared.clients.chat import without_reasoning
+from shared.clients.json_replies import mended
 from shared.contracts import PassageGrade, Relevance
 
 _SPECIAL_TOKENS: Final = re.compile(
@@ -29,6 +28,7 @@ _LABELLED: Final = re.compile(
     r"(\d+(?:[.,]\d+)?\s*/\s*\d+|\d+(?:[.,]\d+)?\s*%|[01]?[.,]\d+)(?![\d/%])",
     re.IGNORECASE,
 )
+_LEAF: Final = re.compile(r"\{[^{}]*\}")
 _SCORE_KEYS: Final = ("score", "relevance_score")
 _ENVELOPES: Final = ("parameters", "arguments", "properties", "result", "grade", "evaluation", "response", "output")
 _RELEVANCE: Final[dict[str, Relevance]] = {
@@ -39,6 +39,7 @@ _RELEVANCE: Final[dict[str, Relevance]] = {
     "not relevant": "irrelevant",
 }
 _MAX_CHARS: Final = 20_000
+_ID_KEY: Final = "id"
 _MAX_DEPTH: Final = 3
 _REASON_CHARS: Final = 300
 _CONTRADICTS_BELOW: Final = 0.3
@@ -64,6 +65,38 @@ def read_grade(text: str) -> PassageGrade:
     if len({(grade.score, grade.relevance) for grade in grades}) > 1:
         return ungraded("the judge's reply holds several grades")
     return grades[0]
+
+
+def read_grades(text: str, count: int) -> list[PassageGrade]:
+    """The grades of `count` passages, numbered from 1, in the reply to a batch, in the order of the numbers.
+
+    A number that is missing, or named twice, leaves its passage ungraded; so does one that names no passage, since
+    nobody knows which one was meant.
+    """
+    said = _SPECIAL_TOKENS.sub("", without_reasoning(text[: _MAX_CHARS * count])).strip()
+    entries = _entries(_strict(said)) or [each for leaf in _LEAF.findall(said) if (each := _mended(leaf)) is not None]
+    by_number: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in entries:
+        if isinstance(entry, Mapping) and any(key in entry for key in _SCORE_KEYS):
+            by_number.setdefault(str(entry.get(_ID_KEY)).strip(), []).append(entry)
+    numbers = [str(number) for number in range(1, count + 1)]
+    if unknown := [number for number in by_number if number not in numbers]:
+        return [ungraded(f"the judge's reply grades passages that it was not shown: {unknown[0][:20]!r}")] * count
+    return [_the_one(by_number.get(number, [])) for number in numbers]
+
+
+def _entries(found: Any) -> Sequence[Any]:
+    """The list in a whole reply: itself, or the one value of an envelope."""
+    if isinstance(found, Mapping):
+        lists = [value for value in found.values() if isinstance(value, list)]
+        return lists[0] if len(lists) == 1 else []
+    return found if isinstance(found, list) else []
+
+
+def _the_one(entries: Sequence[Mapping[str, Any]]) -> PassageGrade:
+    if len(entries) != 1:
+        return ungraded("the judge's reply holds several grades" if entries else "the judge's reply holds no grade")
+    return _graded(entries[0])
 
 
 # --- finding the object ----------------------------------------------------------------------------------------------
@@ -97,10 +130,7 @@ def _without_contradiction(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _mended(piece: str) -> Any:
     if (found := _strict(piece)) is not None:
         return found
-    try:
-        return json_repair.loads(_DECIMAL_COMMA.sub(r"\1.\2", piece), skip_json_loads=True)
-    except (ValueError, RecursionError):
-        return None
+    return mended(_DECIMAL_COMMA.sub(r"\1.\2", piece))
 
 
 def _with_score(found: Any, depth: int = 0) -> Mapping[str, Any] | None:
@@ -185,6 +215,7 @@ def _graded(found: Mapping[str, Any]) -> PassageGrade:
         return ungraded(f"the judge contradicts itself: {relevance}, yet a score of {score:g}")
     reason = found.get("reason")
     shown = " ".join(reason.split())[:_REASON_CHARS] if isinstance(reason, str) else ""
+    shown = shown.encode("utf-8", "replace").decode()  # half an emoji can't be sent on
     return PassageGrade(score=score, relevance=relevance, reason=shown)
 
 

@@ -28,6 +28,17 @@ local function end_job(job, events, deadlines, results, job_id, status, outcome,
   redis.call('ZREM', deadlines, job_id)
 end
 
+-- What a job's models cost goes on its tenant's account of the day, together with the job's end: once, and surely.
+local function book(spent, outcome)
+  if string.find(outcome, '"usage":[]', 1, true) then return end
+  for _, each in ipairs(cjson.decode(outcome).usage) do
+    redis.call('HINCRBY', spent, 'calls', each.calls)
+    redis.call('HINCRBY', spent, 'tokens', each.prompt_tokens + each.completion_tokens)
+    if each.cost and each.cost ~= cjson.null then redis.call('HINCRBYFLOAT', spent, 'cost', each.cost) end
+  end
+  redis.call('EXPIRE', spent, 172800)
+end
+
 -- May this delivery move its job? '' if so; otherwise 'unknown' (no such job), 'ended' (reaped or cancelled meanwhile) or
 -- 'superseded' (the job lives on with another command: this one was forged or is a copy).
 local function objection(job, stream, id)

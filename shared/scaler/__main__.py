@@ -1,0 +1,5 @@
+"""python -m shared.scaler"""
+
+from shared.scaler.scaler import main
+
+main()
