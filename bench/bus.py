@@ -34,6 +34,7 @@ from redis.asyncio import Redis
 
 from services.gateway.decision import admission, read_ask
 from services.gateway.handler import admit
+from services.gateway.settings import JwtSettings
 from services.gateway.tokens import TokenVerifier
 from shared.contracts import (
     Answered,
@@ -60,7 +61,7 @@ from shared.runtime.stage import Inbox, Stage
 from shared.runtime.steps import Steps
 from shared.runtime.subscriber import ensure_group
 from shared.runtime.worker import Worker
-from shared.settings import JwtSettings, ObserveSettings, RuntimeSettings
+from shared.settings import ObserveSettings, RuntimeSettings
 
 KEYS = Keys("bench:")
 SETTINGS = RuntimeSettings()
@@ -123,7 +124,6 @@ def inbox_of(name: str, size: int) -> Inbox:
             max_workers=SLOTS,
             read=read_ask,
             verifier=TokenVerifier(JwtSettings()),
-            default_collection="documents",
             budget=Budget(),
         )
     if name == "rewriter":
@@ -236,7 +236,7 @@ def _await_results(client: Any, wanted: int) -> None:
 def message_bytes(size: int) -> int:
     """Bytes of the message between grader and web search."""
     ask = Ask(question="Why is the sky blue?", job_id="job-1", entry_id="1-0")
-    first: Command = admission(ask, Principal(), submitted_at=0, default_collection="documents", budget=Budget())
+    first: Command = admission(ask, Principal(), submitted_at=0, budget=Budget())
     command = SearchWeb(
         header=first.header,
         asked=first.asked,

@@ -25,9 +25,10 @@ QUESTION = "How long do I have to return a tent?"
 
 
 @contextmanager
-def mock_process(latency_ms: float) -> Iterator[str]:
-    """The base URL of a mock chat endpoint in its own process."""
+def mock_process(latency_ms: float, *, script: str = "") -> Iterator[str]:
+    """The base URL of a mock chat endpoint in its own process; `script` (MODULE:NAME) says what it answers."""
     command = [sys.executable, "-m", "tests.support.mock_openai", "--port", "0", "--latency-ms", str(latency_ms)]
+    command += ["--script", script] if script else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
