@@ -7,7 +7,6 @@ calls' time. Medians of 20.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import math
 import statistics
 import subprocess
@@ -15,6 +14,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+import uvloop
 
 from services.grader import prompts
 from shared.clients.judge import Judge, open_judge
@@ -84,7 +85,7 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--latency-ms", type=float, default=200)
     chosen = parser.parse_args()
-    asyncio.run(run(chosen.times, chosen.latency_ms))
+    uvloop.run(run(chosen.times, chosen.latency_ms))
 
 
 if __name__ == "__main__":
