@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -139,3 +140,37 @@ async def test_a_call_that_is_cancelled_is_given_up_by_the_server(base_url: str)
         await becomes(base_url, busy=False)
         short = await chat.complete([{"role": "user", "content": "Say yes."}], max_tokens=4, timeout_s=100)
     assert short.completion_tokens > 0
+
+
+@asynccontextmanager
+async def chatting(base_url: str) -> AsyncIterator[HttpChat]:
+    service = JsonService(Endpoint(base_url, "CAIRN_LLM"), concurrency=1, timeout_s=200)
+    chat = HttpChat(service, "smollm2")
+    try:
+        yield chat
+    finally:
+        await chat.aclose()
+
+
+async def test_a_stream_is_heard_counted_and_cut_where_it_was_told_to(base_url: str) -> None:
+    heard: list[str] = []
+    asked = [{"role": "user", "content": "Count from one to twenty, in words."}]
+    async with chatting(base_url) as chat:
+        said = await chat.complete(asked, max_tokens=24, timeout_s=200, said=heard.append)
+    assert len(heard) > 5
+    assert all(later.startswith(earlier) for earlier, later in pairwise(heard))
+    assert heard[-1] == said.text
+    assert (said.finish_reason, said.completion_tokens, said.estimated) == ("length", 24, False)
+
+
+async def test_a_stream_that_is_given_up_is_given_up_by_the_server(base_url: str) -> None:
+    heard: list[str] = []
+    endless = [{"role": "user", "content": "Count from one to a thousand, in words, without a break."}]
+    async with chatting(base_url) as chat:
+        call = asyncio.create_task(
+            chat.complete(endless, max_tokens=LONG, temperature=1.0, timeout_s=200, said=heard.append)
+        )
+        await wait_until(lambda: heard, within_s=100)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        await becomes(base_url, busy=False)
