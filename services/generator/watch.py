@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import resources
 from typing import Any
 
@@ -13,6 +14,7 @@ from services.generator.settings import AnsweringPolicy
 from shared.runtime.common import Common
 
 GROUNDEDNESS = Gauge("cairn_groundedness", "Share of the latest answers of the model that held when checked.")
+GROUNDEDNESS.set(math.nan)  # nothing was checked yet: a zero would say that nothing held
 
 _log = structlog.get_logger("cairn")
 

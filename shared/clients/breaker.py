@@ -11,6 +11,7 @@ from prometheus_client import Gauge
 
 BREAKER_OPEN = Gauge("cairn_breaker_open", "1 while calls to this endpoint are refused.", ("endpoint",))
 
+_NEXT_S: Final = 0.1
 _RETRY_SHARE: Final = 0.2
 _RETRY_RESERVE: Final = 20.0
 
@@ -46,12 +47,15 @@ class CircuitBreaker:
         """Seconds until a call may be tried; 0 if one may be now, or nothing is wrong."""
         return 0.0 if self._failed < self._limit else max(0.0, self._closed_until - self._clock())
 
-    def wait_s(self) -> float:
-        """The same for a caller that goes on if it is 0: of those that come while one is tried, it alone does."""
+    def wait_s(self, *, fair: bool = True) -> float:
+        """The same for a caller that goes on if it is 0: of those that come while one is tried, it alone does.
+
+        Who has no time for a `fair` trial leaves it to others: its failure would say nothing, and cost a cool-down.
+        """
         if self._failed < self._limit:
             return 0.0
-        if (left_s := self.left_s()) > 0:
-            return left_s
+        if (left_s := self.left_s()) > 0 or not fair:
+            return max(left_s, _NEXT_S)
         self._closed_until = self._clock() + self._cool_down_s  # this caller tries; the others wait for what it finds
         return 0.0
 

@@ -132,8 +132,10 @@ class JsonService:
 
         async def call() -> Any:
             async with self._slot(tokens, end):
-                self._refuse_for(self._breaker.wait_s())  # it may have opened while this call waited for its slot
-                return await self._once(path, body, min(self._timeout_s, end - time.monotonic()), hearer)
+                timeout_s = min(self._timeout_s, end - time.monotonic())
+                fair = timeout_s >= min(_FAIR_TRIAL_S, self._timeout_s)
+                self._refuse_for(self._breaker.wait_s(fair=fair))  # it may have opened while this waited for its slot
+                return await self._once(path, body, timeout_s, hearer)
 
         if self._hedge is None or hearer is not None:  # two streams can't be heard at once
             return await call()

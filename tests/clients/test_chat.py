@@ -212,6 +212,21 @@ def test_retries_are_earned_by_calls() -> None:
     assert budget.take()
 
 
+async def test_a_trial_is_left_to_a_call_that_has_the_time_for_it() -> None:
+    now = [0.0]
+    breaker = CircuitBreaker(failures=1, cool_down_s=5, clock=lambda: now[0])
+    async with MockOpenAI() as mock, chatting(mock, breaker=breaker) as chat:
+        mock.next_answers.append(Answer.fault(500))
+        with pytest.raises(ModelUnavailable):
+            await say(chat)
+        now[0] = 6.0
+        with pytest.raises(ModelUnavailable, match="not asked again yet"):
+            await say(chat, timeout_s=0.5)
+        assert len(mock.requests) == 1
+        await say(chat, timeout_s=5)  # the trial is still to be had
+    assert len(mock.requests) == 2
+
+
 async def test_cancelling_a_call_frees_its_slot() -> None:
     async with MockOpenAI(latency_s=5) as mock, chatting(mock, concurrency=1) as chat:
         call = asyncio.create_task(say(chat))
