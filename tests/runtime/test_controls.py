@@ -110,6 +110,12 @@ async def test_nothing_is_told_of_a_job_that_has_ended(redis: Redis, keys: Keys)
     assert await redis.exists(keys.events("j")) == 0
 
 
+async def test_a_job_that_nobody_knows_is_left_to_the_step_that_buries_its_command(redis: Redis, keys: Keys) -> None:
+    async with Telling(Steps(redis, keys, bus.FAST)).about("j") as tell:
+        tell("To nobody.")
+    assert await redis.exists(keys.events("j")) == 0
+
+
 async def _talk(telling: Telling) -> None:
     """As a model that would go on for ever."""
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import html
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, ClassVar, Final
 
@@ -18,7 +19,7 @@ _BRAVE_LANGUAGES: Final = frozenset(("cs", "da", "de", "en", "es", "fi", "fr", "
 """Some that it calls by their ISO code; one that it doesn't know is refused with 422."""
 
 
-class SearchApi:
+class SearchApi(ABC):
     """What the APIs have in common: an address of their own and a key. Each has no more than what it does otherwise."""
 
     provider: ClassVar[WebProvider]
@@ -35,9 +36,9 @@ class SearchApi:
         self.endpoint = Endpoint(base_url or self.address, "CAIRN_WEB", key)
         self.key = key.get_secret_value() if key is not None else ""
 
+    @abstractmethod
     def request(self, query: str, language: str, limit: int) -> dict[str, Any]:
         """Arguments of httpx's `build_request`."""
-        raise NotImplementedError
 
     def hits(self, reply: Any) -> Iterable[Hit]:
         """The hits of a decoded reply, in order."""

@@ -56,18 +56,22 @@ class Allowance:
 class _Turn:
     """One provider, and what keeps it from being asked: its own wish, its failures, its allowance."""
 
-    def __init__(self, provider: Provider, allowance: Allowance) -> None:
+    def __init__(self, provider: Provider, allowance: Allowance, fair_s: float) -> None:
         self.provider = provider
         self._allowance = allowance
+        self._fair_s = fair_s
         self._breaker = CircuitBreaker()
         self._not_before = 0.0
 
     async def hits(self, query: str, language: str, limit: int, timeout_s: float) -> list[Hit]:
         name = self.provider.name
-        if (wait_s := max(self._not_before - time.monotonic(), self._breaker.wait_s())) > 0:
+        if (wait_s := max(self._not_before - time.monotonic(), self._breaker.left_s())) > 0:
             raise SearchUnavailable(f"{name} is left alone for {wait_s:.0f} s", retry_after_s=wait_s)
         if not self._allowance.take():
             raise SearchUnavailable(f"{name}: CAIRN_WEB_PER_MINUTE or CAIRN_WEB_PER_DAY is used up")
+        # Last of all: whoever takes the trial of a half-open breaker makes it.
+        if (wait_s := self._breaker.wait_s(fair=timeout_s >= self._fair_s)) > 0:
+            raise SearchUnavailable(f"{name} is left alone for {wait_s:.0f} s", retry_after_s=wait_s)
         started = self._breaker.started()
         try:
             async with asyncio.timeout(timeout_s):
@@ -90,7 +94,7 @@ class ProviderChain:
 
     def __init__(self, providers: Sequence[tuple[Provider, Allowance]], *, domains: Domains, timeout_s: float) -> None:
         """`timeout_s` bounds one provider."""
-        self._turns = [_Turn(provider, allowance) for provider, allowance in providers]
+        self._turns = [_Turn(provider, allowance, min(_FAIR_TRIAL_S, timeout_s)) for provider, allowance in providers]
         self._domains = domains
         self._timeout_s = timeout_s
 
